@@ -125,6 +125,9 @@ const NO_ATTEMPT: &str = "no attempt is in progress: begin one";
 
 impl Conversation {
     /// Begins a conversation under the rules of `pack`.
+    ///
+    /// # Complexity
+    /// Constant: the pack is shared. Linear in its rules if one of them has `agents`, `models` or `providers`.
     #[must_use]
     pub fn new(pack: &Pack) -> Conversation {
         Conversation::from_session(pack.session())
@@ -144,6 +147,9 @@ impl Conversation {
 
     /// Restores a conversation from its snapshot, and returns the rules whose state could not be kept because `pack`
     /// does not have them or has them with other contents.
+    ///
+    /// # Complexity
+    /// Linear in the snapshot and in the text of its rules, with a binary search in the pack for each of them.
     ///
     /// # Example: guidance that waits survives
     /// ```
@@ -171,8 +177,11 @@ impl Conversation {
         (conversation, lost)
     }
 
-    /// The state of the conversation, to be stored with serde. It contains the guidance that waits, and of replies
-    /// only what the messages of that guidance quote. An attempt in progress is not in it.
+    /// Returns the state of the conversation, to be stored with serde. It contains the guidance that waits, and of
+    /// replies only what the messages of that guidance quote. An attempt in progress is not in it.
+    ///
+    /// # Complexity
+    /// Linear in the rules of the pack and in the text of the guidance that waits.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let unsent = self.attempt.iter().filter(|attempt| !attempt.has_begun);
@@ -183,13 +192,13 @@ impl Conversation {
         )
     }
 
-    /// The number of turns that have begun.
+    /// Returns the number of turns that have begun.
     #[must_use]
     pub fn turns(&self) -> u32 {
         self.session.turn()
     }
 
-    /// The pack whose rules apply to the next attempt.
+    /// Returns the pack whose rules apply to the next attempt.
     #[must_use]
     pub fn pack(&self) -> &Pack {
         self.session.pack()
@@ -197,6 +206,9 @@ impl Conversation {
 
     /// Replaces the pack from the next attempt on, and returns the rules whose state could not be kept. The attempt in
     /// progress keeps its pack.
+    ///
+    /// # Complexity
+    /// `O(n log n)` in the rules of both packs, and linear in those of the last 16 packs.
     pub fn reload(&mut self, pack: Pack) -> Vec<Lost> {
         self.session.reload(pack)
     }
@@ -208,6 +220,9 @@ impl Conversation {
     }
 
     /// Sets the agent, the model and the provider of the replies from the next attempt on.
+    ///
+    /// # Complexity
+    /// Linear in the rules of the pack if one of them has `agents`, `models` or `providers`.
     ///
     /// # Example: a rule for one agent
     /// ```
@@ -227,7 +242,7 @@ impl Conversation {
         self.session.set_origin(origin);
     }
 
-    /// The agent, the model and the provider of the next reply.
+    /// Returns the agent, the model and the provider of the next reply.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         self.session.origin()
@@ -241,6 +256,9 @@ impl Conversation {
 
     /// Adds names that rules with `unknown-name` accept in addition to their own lists, from the next attempt on:
     /// dependencies, members of the workspace, modules. A [snapshot](Self::snapshot) does not contain them.
+    ///
+    /// # Complexity
+    /// Linear in the names; in all names so far if a stream shares them.
     pub fn know<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
         self.session.know(names);
     }
@@ -248,6 +266,9 @@ impl Conversation {
     /// Reports that earlier messages were removed from the model's context, and guidance with them. Rules whose action
     /// speaks to the model may act again, as if they never had. The bounds of a turn stay spent, and so do the
     /// [`allowance`](crate::Rule::allowance) of a rule and messages that were shown to the user.
+    ///
+    /// # Complexity
+    /// `O(n log m)` for the `n` rules of the pack and the `m` rules that have acted.
     pub fn compacted(&mut self) {
         self.session.compacted();
     }
@@ -283,6 +304,9 @@ impl Conversation {
 
     /// Begins a turn with the user's prompt, in the borrowed form. `user-input` rules read the prompt; what may be sent
     /// is [`Turn::prompt`].
+    ///
+    /// # Complexity
+    /// That of [`begin_turn`](Self::begin_turn).
     #[must_use]
     pub fn turn(&mut self, prompt: &str) -> Turn<'_> {
         Turn::new(self, prompt)
@@ -290,6 +314,9 @@ impl Conversation {
 
     /// Begins a turn with the user's prompt: retries count from zero, and `user-input` rules read the prompt. Returns
     /// the text to send. An attempt in progress ends.
+    ///
+    /// # Complexity
+    /// Linear in the prompt, if a rule reads it, and in the rules that have acted in the session.
     pub fn begin_turn(&mut self, prompt: &str) -> ScreenedText {
         self.start_turn();
         self.screen(Channel::UserInput, None, prompt)
@@ -297,6 +324,9 @@ impl Conversation {
 
     /// Begins a turn without reading a prompt, for hosts whose prompts are several texts: each is screened with
     /// [`screen`](Self::screen). An attempt in progress ends.
+    ///
+    /// # Complexity
+    /// Linear in the rules that have acted in the session.
     ///
     /// # Example: a prompt of two texts
     /// ```
@@ -326,8 +356,8 @@ impl Conversation {
         self.is_turn_open |= self.session.turn() > 0;
     }
 
-    /// The guidance for the next request, in the order in which it was decided. It counts as delivered once the first
-    /// event of the reply to that request arrives; until then it waits.
+    /// Returns the guidance for the next request, in the order in which it was decided. It counts as delivered once the
+    /// first event of the reply to that request arrives; until then it waits.
     pub fn guidance(&self) -> impl Iterator<Item = Note> {
         let unsent = self.attempt.iter().filter(|attempt| !attempt.has_begun);
         let unsent = unsent.flat_map(|attempt| &attempt.sent);
@@ -344,6 +374,9 @@ impl Conversation {
     ///
     /// Returns a cut outside of a turn, and in a turn that is cut: then there is no attempt. A turn is over once a
     /// reply is finished that calls no tool and produces no guidance.
+    ///
+    /// # Complexity
+    /// Linear in the rules that keep state between replies, and in the parts of the attempt that ends, which are freed.
     pub fn begin_attempt(&mut self) -> Flow {
         self.end_attempt();
         if let Some(cut) = &self.turn_cut {
@@ -421,7 +454,7 @@ impl Conversation {
         }
     }
 
-    /// The state of the attempt, as every call that reads returns it.
+    /// Returns the state of the attempt, as every call that reads returns it.
     pub fn flow(&self) -> Flow {
         let cut = match &self.attempt {
             Some(attempt) => attempt.cut.as_ref().or(self.turn_cut.as_ref()),
@@ -570,6 +603,10 @@ impl Conversation {
     }
 
     /// Ends a part, which can decide. Its text is released whole, unless the attempt is cut.
+    ///
+    /// # Complexity
+    /// Linear in the text that rules still wait with in the part, and in the number of parts if the part is not the one
+    /// that was named last.
     pub fn close(&mut self, part: PartId) -> Flow {
         let Some((session, attempt)) = self.reading() else {
             return self.flow();
@@ -615,6 +652,9 @@ impl Conversation {
     }
 
     /// Sets the time: of any clock that never goes back, the same for the whole attempt. See [`Stream::tick`].
+    ///
+    /// # Complexity
+    /// Linear in the number of open parts.
     pub fn tick(&mut self, now: Duration) -> Flow {
         let Some((session, attempt)) = self.reading() else {
             return self.flow();
@@ -642,15 +682,15 @@ impl Conversation {
         }
     }
 
-    /// Number of bytes of a part that were pushed in this attempt.
+    /// Returns the number of bytes of a part that were pushed in this attempt.
     #[must_use]
     pub fn delivered(&self, part: PartId) -> u64 {
         let attempt = self.attempt.as_ref();
         attempt.map_or(0, |attempt| attempt.stream.delivered(part))
     }
 
-    /// Number of bytes of a part, as pushed, whose text was [taken](Self::take); `None` if the part was not opened. It
-    /// differs from the length of the text that was taken if rules redacted it.
+    /// Returns the number of bytes of a part, as pushed, whose text was [taken](Self::take); `None` if the part was not
+    /// opened. It differs from the length of the text that was taken if rules redacted it.
     #[must_use]
     pub fn released(&self, part: PartId) -> Option<u64> {
         self.part_text(part).map(PartText::released)
@@ -661,7 +701,7 @@ impl Conversation {
         attempt.index(part).map(|index| &attempt.parts[index])
     }
 
-    /// The decisions of this attempt so far, in their order; those that the policy suppresses too.
+    /// Returns the decisions of this attempt so far, in their order; those that the policy suppresses too.
     #[must_use]
     pub fn decisions(&self) -> &[DecisionRecord] {
         self.attempt
@@ -669,7 +709,7 @@ impl Conversation {
             .map_or(&[], |attempt| &attempt.records)
     }
 
-    /// The tool calls of this attempt that wait for a review. Their input cannot be taken until
+    /// Returns the tool calls of this attempt that wait for a review. Their input cannot be taken until
     /// [`approve`](Self::approve).
     #[must_use]
     pub fn reviews(&self) -> &[CallReview] {
@@ -679,13 +719,16 @@ impl Conversation {
     }
 
     /// Ends the reviews of a call: its input may be taken. A call that is not to run stays unapproved.
+    ///
+    /// # Complexity
+    /// Linear in the number of reviews.
     pub fn approve(&mut self, part: PartId) {
         if let Some(attempt) = &mut self.attempt {
             attempt.reviews.retain(|review| review.part != part);
         }
     }
 
-    /// The counters of the attempt; see [`Counters`].
+    /// Returns the counters of the attempt; see [`Counters`].
     #[must_use]
     pub fn counters(&self) -> Counters {
         let counters = self.attempt.as_ref().map(|attempt| {
@@ -937,7 +980,7 @@ impl Conversation {
         Some(reviews.remove(index))
     }
 
-    /// The stream of the attempt.
+    /// Returns the stream of the attempt.
     pub(crate) fn stream(&self) -> Option<&Stream> {
         self.attempt.as_ref().map(|attempt| &attempt.stream)
     }
@@ -948,7 +991,7 @@ impl Conversation {
         attempt.is_some_and(|attempt| attempt.plan.delays_text())
     }
 
-    /// The bytes of a part that were delivered and are not released.
+    /// Returns the bytes of a part that were delivered and are not released.
     pub(crate) fn waiting_text(&self, part: PartId) -> &[u8] {
         self.part_text(part).map_or(&[], PartText::waiting)
     }
@@ -958,7 +1001,8 @@ impl Conversation {
         self.part_text(part).is_some_and(PartText::is_redacted)
     }
 
-    /// The number of bytes in the redacted form of the first `end` delivered bytes of a part. 0 unless rules keep text.
+    /// Returns the number of bytes in the redacted form of the first `end` delivered bytes of a part. 0 unless rules
+    /// keep text.
     pub(crate) fn released_len(&self, part: PartId, end: u64) -> usize {
         let known = self.attempt.as_ref().zip(self.part_text(part));
         known.map_or(0, |(attempt, text)| {

@@ -119,7 +119,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The name used in every output, such as `part-start`.
+    /// Returns the name used in every output, such as `part-start`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

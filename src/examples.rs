@@ -80,7 +80,7 @@ pub struct TestError {
 }
 
 impl TestError {
-    /// The failures, in the order of the rules; at least one.
+    /// Returns the failures, in the order of the rules; at least one.
     #[must_use]
     pub fn failures(&self) -> &[TestFailure] {
         &self.failures

@@ -88,7 +88,7 @@ pub enum GuardedItem {
 }
 
 impl GuardedItem {
-    /// The name used in every output: `event`, `decision`, `review` or `cut`.
+    /// Returns the name used in every output: `event`, `decision`, `review` or `cut`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -151,18 +151,18 @@ pub struct Guarded<S> {
 }
 
 impl<S> Guarded<S> {
-    /// The conversation, with the attempt in progress.
+    /// Returns the conversation, with the attempt in progress.
     #[must_use]
     pub fn conversation(&self) -> &Conversation {
         &self.conversation
     }
 
-    /// The conversation, to approve a call or to take its input.
+    /// Returns the conversation, to approve a call or to take its input.
     pub fn conversation_mut(&mut self) -> &mut Conversation {
         &mut self.conversation
     }
 
-    /// The conversation, for the next attempt. The inner stream is dropped.
+    /// Returns the conversation, for the next attempt. The inner stream is dropped.
     #[must_use]
     pub fn into_conversation(self) -> Conversation {
         self.conversation

@@ -74,7 +74,7 @@
 //!
 //! # Rules
 //!
-//! Rules are TOML, one pack a file; see [`Pack`] for how they are loaded and [`Rule`] for what each key
+//! Rules are TOML; a pack is a file or a folder of files. See [`Pack`] for how they are loaded and [`Rule`] for what each key
 //! becomes. Patterns are `literal`, `word` or `regex`, in the syntax of the `regex` crate with Unicode on,
 //! and match what that crate matches on the whole haystack. Tool input is matched *decoded*: `\u0072m` is
 //! `rm`, and every argument is a haystack of its own. A `command` pattern matches a command that a shell would run.

@@ -16,7 +16,7 @@ pub enum OnLimit {
 }
 
 impl OnLimit {
-    /// The name used in every output: `abort` or `continue`.
+    /// Returns the name used in every output: `abort` or `continue`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -2,7 +2,7 @@
 //!
 //! Matching never depends on it. A session counts, per rule, how often it acted (`ledger`); the stream that it judges
 //! keeps no state of other streams. `check` reads whole texts, `origin` names the agent, model and provider of the replies,
-//! `guidance` is what waits for a request, and `snapshot` carries the state to another process or another pack.
+//! `guidance` holds messages that wait for the next request, and `snapshot` carries the state to another process or another pack.
 
 mod check;
 mod guidance;
@@ -97,6 +97,9 @@ pub struct Session {
 
 impl Pack {
     /// Creates a session: the state of one conversation.
+    ///
+    /// # Complexity
+    /// Constant: the pack is shared. Linear in its rules if one of them has `agents`, `models` or `providers`.
     #[must_use]
     pub fn session(&self) -> Session {
         Session::new(self.clone())
@@ -127,6 +130,9 @@ impl Session {
     }
 
     /// Begins a turn, with a new prompt of the user: attempts and retries count from zero.
+    ///
+    /// # Complexity
+    /// Linear in the rules that have acted in the session.
     pub fn begin_turn(&mut self) {
         self.turn = self.turn.saturating_add(1);
         self.attempts = 0;
@@ -138,20 +144,23 @@ impl Session {
             .for_each(|history| history.turn = 0);
     }
 
-    /// The number of turns that have begun.
+    /// Returns the number of turns that have begun.
     #[must_use]
     pub fn turn(&self) -> u32 {
         self.turn
     }
 
     /// Returns a stream for the next attempt at a reply.
+    ///
+    /// # Complexity
+    /// Linear in the rules that keep state between replies.
     #[must_use]
     pub fn stream(&mut self) -> Stream {
         self.attempts = self.attempts.saturating_add(1);
         self.new_stream(self.excluded.clone())
     }
 
-    /// The pack whose rules this session applies.
+    /// Returns the pack whose rules this session applies.
     #[must_use]
     pub fn pack(&self) -> &Pack {
         &self.pack
@@ -176,6 +185,9 @@ impl Session {
 
     /// Adds names that rules with `unknown-name` accept in addition to their own lists, in streams created after this
     /// call: dependencies, members of the workspace, modules. A [snapshot](Self::snapshot) does not contain them.
+    ///
+    /// # Complexity
+    /// Linear in the names; in all names so far if a stream shares them.
     ///
     /// # Example: a dependency that only the host knows
     /// ```
@@ -203,14 +215,14 @@ impl Session {
         Arc::make_mut(known).extend(names);
     }
 
-    /// The mode that was set last.
+    /// Returns the mode that was set last.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The full id of the rule of a decision of this session; `None` for a decision of a limit. It stays the same after
-    /// [`reload`](Self::reload), for the last 16 packs.
+    /// Returns the full id of the rule of a decision of this session; `None` for a decision of a limit. It stays the
+    /// same after [`reload`](Self::reload), for the last 16 packs.
     ///
     /// # Example: a decision of a pack that was replaced
     /// ```
@@ -237,6 +249,9 @@ impl Session {
 
     /// Sets the agent, the model and the provider of the replies whose streams begin from now on.
     ///
+    /// # Complexity
+    /// Linear in the rules of the pack if one of them has `agents`, `models` or `providers`.
+    ///
     /// # Example: a rule for one agent
     /// ```
     /// use ttsr::{Origin, Pack, PartId, Pattern, Rule, Verdict};
@@ -258,7 +273,7 @@ impl Session {
         self.update_excluded();
     }
 
-    /// The agent, the model and the provider of the next reply.
+    /// Returns the agent, the model and the provider of the next reply.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
@@ -276,6 +291,9 @@ impl Session {
     ///
     /// One delta can cause several decisions. The verdict is the one to act on first (the one that cuts, if there is
     /// one); [`decisions`](Self::decisions) has all.
+    ///
+    /// # Complexity
+    /// That of [`Stream::push`], and `O(n log n)` in the `n` hits of the delta.
     #[inline(always)]
     pub fn push(&mut self, stream: &mut Stream, part: PartId, bytes: &[u8]) -> Verdict {
         self.decisions.clear();
@@ -317,6 +335,9 @@ impl Session {
 
     /// Ends a part, which can decide. See [`Stream::close`].
     ///
+    /// # Complexity
+    /// That of [`Stream::close`], and `O(n log n)` in its `n` hits.
+    ///
     /// # Example: a word that may still grow
     /// ```
     /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
@@ -335,6 +356,10 @@ impl Session {
 
     /// Ends the reply: closes the parts that are open, decides the rules that need the whole reply, and, unless it was
     /// cut, counts its matches for the turn and the session. See [`Stream::finish`].
+    ///
+    /// # Complexity
+    /// That of [`Stream::finish`], `O(n log n)` in its `n` hits, and linear in the rules whose condition counts over
+    /// replies.
     ///
     /// # Example: a reply in which a line is missing
     /// ```
@@ -355,8 +380,8 @@ impl Session {
         if !stream.is_cut() {
             let histories = stream.histories().into_iter();
             let placed = histories.filter_map(|(rule, history)| {
-                let place = self.current_index(stream.generation(), rule)?;
-                Some((RuleId(u32::try_from(place).ok()?), history))
+                let index = self.current_index(stream.generation(), rule)?;
+                Some((RuleId(u32::try_from(index).ok()?), history))
             });
             self.histories = placed.collect();
         }
@@ -406,7 +431,7 @@ impl Session {
         self.decide_on_hits(stream)
     }
 
-    /// The decisions of the last call in their order, the suppressed ones included.
+    /// Returns the decisions of the last call in their order, the suppressed ones included.
     ///
     /// # Example: one delta, two rules
     /// ```
@@ -432,17 +457,17 @@ impl Session {
     /// already, and [`compacted`](Self::compacted) does not re-arm the rule.
     pub fn delivered(&mut self, decision: &Decision) {
         if let (None, Some(rule)) = (decision.suppression, decision.rule()) {
-            let place = self.current_index(decision.generation, rule);
-            self.live.deliver(place, decision.turn, self.turn);
+            let index = self.current_index(decision.generation, rule);
+            self.live.deliver(index, decision.turn, self.turn);
         }
     }
 
     /// Counts guidance as delivered, as [`delivered`](Self::delivered) does for its decision.
     pub(crate) fn deliver_pending(&mut self, pending: &PendingGuidance) {
-        let place = pending
+        let index = pending
             .id
             .and_then(|id| self.current_index(pending.generation, id));
-        self.live.deliver(place, pending.turn, self.turn);
+        self.live.deliver(index, pending.turn, self.turn);
     }
 
     /// Reports that the host could not act on the decision: the rule may act again.
@@ -469,31 +494,34 @@ impl Session {
     /// ```
     pub fn dropped(&mut self, decision: &Decision) {
         if let (None, Some(rule)) = (decision.suppression, decision.rule()) {
-            let place = self.current_index(decision.generation, rule);
-            self.revert(place, decision.action, decision.turn);
+            let index = self.current_index(decision.generation, rule);
+            self.revert(index, decision.action, decision.turn);
         }
     }
 
     /// Reverts guidance that was not delivered, as [`dropped`](Self::dropped) does for its decision.
     #[cfg(feature = "harness")]
     pub(crate) fn drop_pending(&mut self, pending: &PendingGuidance) {
-        let place = pending
+        let index = pending
             .id
             .and_then(|id| self.current_index(pending.generation, id));
-        self.revert(place, pending.action, pending.turn);
+        self.revert(index, pending.action, pending.turn);
     }
 
     /// Reverts one action of the rule at index `place` of the present pack, which was counted in `turn`.
-    fn revert(&mut self, place: Option<usize>, action: Action, turn: u32) {
+    fn revert(&mut self, index: Option<usize>, action: Action, turn: u32) {
         if action == Action::Retry && turn == self.turn {
             self.retries = self.retries.saturating_sub(1);
         }
-        self.live.revert(place, action, turn, self.turn);
+        self.live.revert(index, action, turn, self.turn);
     }
 
     /// Reports that earlier messages were removed from the model's context, and guidance with them. Rules whose action
     /// speaks to the model may act again, as if they never had. The bounds of a turn stay spent, and so do the
     /// [`allowance`](crate::Rule::allowance) of a rule and messages that were shown to the user.
+    ///
+    /// # Complexity
+    /// `O(n log m)` for the `n` rules of the pack and the `m` rules that have acted.
     ///
     /// # Example: guidance that was removed from the context
     /// ```
@@ -512,10 +540,10 @@ impl Session {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn compacted(&mut self) {
-        for (place, rule) in self.pack.rules().iter().enumerate() {
+        for (index, rule) in self.pack.rules().iter().enumerate() {
             if enters_context(rule.action) {
-                self.live.rearm(place);
-                self.shadow.rearm(place);
+                self.live.rearm(index);
+                self.shadow.rearm(index);
             }
         }
     }
@@ -534,21 +562,21 @@ impl Session {
     }
 
     /// Retires the present pack, whose rules have these indices in the next one.
-    fn retire(&mut self, places: Vec<Option<usize>>) {
+    fn retire(&mut self, indices: Vec<Option<usize>>) {
         for known in &mut self.retired {
-            for place in known.iter_mut() {
-                *place = place.and_then(|place| places[place]);
+            for index in known.iter_mut() {
+                *index = index.and_then(|index| indices[index]);
             }
         }
         let histories = std::mem::take(&mut self.histories).into_iter();
         let placed = histories.filter_map(|(rule, history)| {
-            let place = places.get(rule.index()).copied()??;
-            Some((RuleId(u32::try_from(place).ok()?), history))
+            let index = indices.get(rule.index()).copied()??;
+            Some((RuleId(u32::try_from(index).ok()?), history))
         });
         self.histories = placed.collect();
         let ids = self.pack.rules().iter().map(|rule| rule.id.as_str().into());
         self.retired_ids.push_back(ids.collect());
-        self.retired.push_back(places);
+        self.retired.push_back(indices);
         if self.retired.len() > RETIRED {
             self.retired.pop_front();
             self.retired_ids.pop_front();
@@ -563,8 +591,8 @@ impl Session {
         if age == 0 {
             return Some(rule.index()).filter(|&index| index < self.pack.rules().len());
         }
-        let places = &self.retired[self.retired.len().checked_sub(age)?];
-        places.get(rule.index()).copied()?
+        let indices = &self.retired[self.retired.len().checked_sub(age)?];
+        indices.get(rule.index()).copied()?
     }
 
     #[cold]
@@ -610,19 +638,19 @@ impl Session {
     /// Records the decision, and makes it the verdict if it is the first one or cuts.
     fn record(&mut self, decision: Decision, verdict: &mut Verdict, stream: &mut Stream) {
         self.decisions.push(decision);
-        let place = decision.rule();
-        let place = place.and_then(|rule| self.current_index(stream.generation(), rule));
+        let index = decision.rule();
+        let index = index.and_then(|rule| self.current_index(stream.generation(), rule));
         let ledger = match decision.suppression {
             None => &mut self.live,
             Some(Suppression::Shadow) => &mut self.shadow,
             Some(_) => return,
         };
         if decision.rule().is_some() {
-            ledger.reserve(place, decision.action, self.turn);
+            ledger.reserve(index, decision.action, self.turn);
         }
         if decision.suppression.is_some() {
             // Hosts never report the outcome of a shadow decision.
-            return ledger.deliver(place, self.turn, self.turn);
+            return ledger.deliver(index, self.turn, self.turn);
         }
         if decision.action == Action::Retry {
             self.retries = self.retries.saturating_add(1);
@@ -638,9 +666,9 @@ impl Session {
     /// Decides about the hit, given how often its rule acted.
     fn decide(&self, stream: &Stream, hit: Hit) -> Decision {
         let rule = stream.pack().rule(hit.rule);
-        let place = self.current_index(stream.generation(), hit.rule);
+        let index = self.current_index(stream.generation(), hit.rule);
         let ledger = self.ledger(rule.mode);
-        let mut suppression = ledger.suppression(place, rule, self.turn);
+        let mut suppression = ledger.suppression(index, rule, self.turn);
         if stream.is_cut() {
             suppression = Some(Suppression::Cut);
         } else if suppression.is_none() && self.is_shadow(rule.mode) {
@@ -652,7 +680,7 @@ impl Session {
 
     fn action(&self, stream: &Stream, hit: Hit) -> Action {
         let rule = stream.pack().rule(hit.rule);
-        let place = self.current_index(stream.generation(), hit.rule);
+        let index = self.current_index(stream.generation(), hit.rule);
         let is_generated = !matches!(
             stream.channel(hit.part),
             Some(Channel::ToolOutput | Channel::UserInput)
@@ -660,7 +688,7 @@ impl Session {
         // Only live retries count: a rule in shadow must not consume the bound.
         let has_retries = self.retries < self.pack.limits().turn_retries;
         let can_retry = is_generated && (has_retries || self.is_shadow(rule.mode));
-        self.ledger(rule.mode).action(place, rule, can_retry)
+        self.ledger(rule.mode).action(index, rule, can_retry)
     }
 
     fn decision(

@@ -27,7 +27,7 @@ pub struct PartId(pub u32);
 pub struct RuleId(pub(crate) u32);
 
 impl RuleId {
-    /// The index of the rule in [`Pack::rules`](crate::Pack::rules).
+    /// Returns the index of the rule in [`Pack::rules`](crate::Pack::rules).
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
@@ -97,7 +97,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The name used in every output: `rule` or `limit`.
+    /// Returns the name used in every output: `rule` or `limit`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -106,7 +106,7 @@ impl Source {
         }
     }
 
-    /// The message of a decision of a limit; empty for a rule, which has its own.
+    /// Returns the message of a decision of a limit; empty for a rule, which has its own.
     pub(crate) fn limit_message(self) -> String {
         match self {
             Source::Rule(_) => String::new(),
@@ -189,7 +189,7 @@ pub enum Suppression {
 }
 
 impl Suppression {
-    /// The name used in every output: `cut`, `shadow`, `repeat` or `allowance`.
+    /// Returns the name used in every output: `cut`, `shadow`, `repeat` or `allowance`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -208,7 +208,7 @@ impl Decision {
         self.suppression.is_some()
     }
 
-    /// The hit that caused it, unless a limit did.
+    /// Returns the hit that caused it, unless a limit did.
     #[must_use]
     pub fn hit(&self) -> Option<Hit> {
         match self.source {
@@ -217,13 +217,13 @@ impl Decision {
         }
     }
 
-    /// The rule that was broken, unless a limit caused it.
+    /// Returns the rule that was broken, unless a limit caused it.
     #[must_use]
     pub fn rule(&self) -> Option<RuleId> {
         self.hit().map(|hit| hit.rule)
     }
 
-    /// The part it was decided in.
+    /// Returns the part it was decided in.
     #[must_use]
     pub fn part(&self) -> PartId {
         match self.source {
@@ -232,7 +232,7 @@ impl Decision {
         }
     }
 
-    /// Number of bytes of the part delivered when it was decided.
+    /// Returns the number of bytes of the part delivered when it was decided.
     #[must_use]
     pub fn decided(&self) -> u64 {
         match self.source {
@@ -272,7 +272,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The name used in every output: `continue` or `act`.
+    /// Returns the name used in every output: `continue` or `act`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

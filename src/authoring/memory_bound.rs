@@ -200,7 +200,7 @@ const FOLD: usize = fold::WAITING * 4;
 fn view_bytes(source: ViewSource) -> usize {
     match source {
         ViewSource::Markdown => 3 * fence::HELD,
-        // Old text, new text, and a line of each.
+        // The old text, the new text, and one incomplete line of each: at most four times `waiting`.
         ViewSource::Edits => {
             let limits = EditLimits::default();
             4 * limits.waiting + limits.path_bytes

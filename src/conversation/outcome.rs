@@ -59,7 +59,7 @@ impl Flow {
         }
     }
 
-    /// The name used in every output: `go` or `cut`.
+    /// Returns the name used in every output: `go` or `cut`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -98,7 +98,7 @@ impl Cut {
         })
     }
 
-    /// The cut of a decision of that stream, with the message already rendered.
+    /// Returns the cut of a decision of that stream, with the message already rendered.
     pub(super) fn from_decision(
         decision: &Decision,
         rule: Option<&Rule>,
@@ -128,7 +128,7 @@ impl Cut {
         })
     }
 
-    /// The full id of the rule, unless a limit or a misuse cut.
+    /// Returns the full id of the rule, unless a limit or a misuse cut.
     #[must_use]
     pub fn rule(&self) -> Option<&str> {
         match &self.source {
@@ -176,7 +176,7 @@ pub enum CutSource {
 }
 
 impl CutSource {
-    /// The name used in every output: `rule`, `limit` or `misuse`.
+    /// Returns the name used in every output: `rule`, `limit` or `misuse`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -280,7 +280,7 @@ pub struct DecisionRecord {
     pub end: u64,
     /// Number of bytes of the part delivered when it was decided.
     pub decided: u64,
-    /// The text that matched; of a rule that redacts, its replacement.
+    /// The text that matched, or the replacement if the rule redacts.
     pub matched: String,
     /// The attempt, from 1 in each turn; 0 before the first one.
     pub attempt: u32,

@@ -2,7 +2,7 @@
 //!
 //! Tool input stays JSON. A range inside a string is replaced inside that string. A number, `true`, `false` or `null`
 //! that a range touches is replaced whole, by a string: part of a number is no value, and neither is text without
-//! quotes. Characters are replaced whole. Ranges that overlap are one, replaced by the text of the first.
+//! quotes. Characters are replaced whole. Overlapping ranges are merged and get the replacement of the first.
 
 use super::scalars::ScalarTracker;
 

@@ -130,12 +130,12 @@ impl PartText {
         }
     }
 
-    /// The number of released bytes of the part, counted as delivered.
+    /// Returns the number of released bytes of the part, counted as delivered.
     pub(super) fn released(&self) -> u64 {
         self.base
     }
 
-    /// Number of waiting bytes that no rule may yet hold, cut or redact.
+    /// Returns the number of waiting bytes that no rule may yet hold, cut or redact.
     fn releasable_len(&self, stream: &mut Stream) -> usize {
         if self.is_closed {
             return self.waiting.len();
@@ -208,7 +208,7 @@ impl PartText {
         passes
     }
 
-    /// The bytes that were delivered and are not released.
+    /// Returns the bytes that were delivered and are not released.
     pub(super) fn waiting(&self) -> &[u8] {
         &self.waiting
     }
@@ -219,7 +219,7 @@ impl PartText {
     }
 }
 
-/// The redactions of a part by `live` rules that begin at or after `from`, in the order of their starts.
+/// Returns the redactions of a part by `live` rules that begin at or after `from`, in the order of their starts.
 pub(super) fn redactions<'a>(
     stream: &'a Stream,
     part: PartId,

@@ -57,12 +57,12 @@ impl<'c> Turn<'c> {
         }
     }
 
-    /// The prompt as it may be sent, after `user-input` rules have read it.
+    /// Returns the prompt as it may be sent, after `user-input` rules have read it.
     pub fn prompt(&self) -> &ScreenedText {
         &self.prompt
     }
 
-    /// The guidance for the next request. See [`Conversation::guidance`].
+    /// Returns the guidance for the next request. See [`Conversation::guidance`].
     pub fn guidance(&self) -> impl Iterator<Item = Note> {
         self.conversation.guidance()
     }
@@ -97,7 +97,7 @@ impl<'c> Turn<'c> {
         self.conversation.reopen_turn();
     }
 
-    /// The conversation.
+    /// Returns the conversation.
     #[must_use]
     pub fn conversation(&self) -> &Conversation {
         self.conversation
@@ -130,7 +130,7 @@ pub struct Attempt<'t> {
 }
 
 impl Attempt<'_> {
-    /// The state of the attempt, as every call that reads returns it.
+    /// Returns the state of the attempt, as every call that reads returns it.
     pub fn flow(&self) -> Flow {
         self.conversation.flow()
     }
@@ -197,13 +197,13 @@ impl Attempt<'_> {
         self.conversation.take(part)
     }
 
-    /// The decisions of this attempt so far. See [`Conversation::decisions`].
+    /// Returns the decisions of this attempt so far. See [`Conversation::decisions`].
     #[must_use]
     pub fn decisions(&self) -> &[DecisionRecord] {
         self.conversation.decisions()
     }
 
-    /// The tool calls that wait for a review. See [`Conversation::reviews`].
+    /// Returns the tool calls that wait for a review. See [`Conversation::reviews`].
     #[must_use]
     pub fn reviews(&self) -> &[CallReview] {
         self.conversation.reviews()
@@ -214,7 +214,7 @@ impl Attempt<'_> {
         self.conversation.approve(part);
     }
 
-    /// The counters of the attempt.
+    /// Returns the counters of the attempt.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.conversation.counters()

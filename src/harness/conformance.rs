@@ -67,8 +67,8 @@ const OPTIONAL_KINDS: [&str; 6] = [
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Profile {
-    /// Every host: no text and no call leaves that a rule holds, redacts or cuts, and guidance is delivered once. Only
-    /// requests, published text, calls that run, results of tools and ends are compared.
+    /// The cases for every host: no text and no call leaves that a rule holds, redacts or cuts, and guidance is
+    /// delivered once. Only requests, published text, calls that run, results of tools and ends are compared.
     Core,
     /// A whole loop: the order of all steps, time limits, reports of aborts, and events for logs.
     Loop,
@@ -93,7 +93,7 @@ impl Profile {
         Profile::Chat,
     ];
 
-    /// The name used in the cases: `core`, `loop`, `hooks`, `tools`, `server` or `chat`.
+    /// Returns the name used in the cases: `core`, `loop`, `hooks`, `tools`, `server` or `chat`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -342,7 +342,7 @@ impl CaseStep {
         self
     }
 
-    /// The kind of the step.
+    /// Returns the kind of the step.
     #[must_use]
     pub fn kind(&self) -> &str {
         self.0.first().map_or("", |(kind, _)| kind)

@@ -520,7 +520,7 @@ impl Processor {
         self.conversation.compacted();
     }
 
-    /// Returns the conversation, with the guidance that waits. A reply in progress is given up.
+    /// Returns the conversation, with the guidance that waits. A reply in progress ends without a report.
     ///
     /// # Example: a conversation moves to another processor
     /// ```
@@ -799,7 +799,7 @@ impl Processor {
     }
 
     /// Returns the bounds of time that apply now. A bound that forbids a retry comes before those that allow one.
-    // Called for each delta: with the hint, no array is built to find the first bound that is reached.
+    // Called for each delta. Inlined, the search for the first bound that is reached builds no array.
     #[inline(always)]
     fn bounds(&self, is_quiet: bool) -> [Option<TimeBound>; 4] {
         let bound = |name, since: Duration, longest: Option<Duration>| {

@@ -116,7 +116,7 @@ impl PartState {
     }
 }
 
-/// The cost of a part besides its bytes, which bounds the number of empty parts.
+/// The number of bytes that a part counts for besides its text, so that a bound on bytes bounds empty parts too.
 const PART_COST: u64 = 64;
 
 impl Reply {

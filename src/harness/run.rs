@@ -126,6 +126,9 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
     /// Returns the next step, and `None` after [`Step::Finish`].
     ///
     /// The future may be dropped before it is ready: the next call continues from there.
+    ///
+    /// # Panics
+    /// If it is polled outside of a tokio runtime with time enabled.
     pub async fn next(&mut self) -> Option<Step> {
         loop {
             if let Some(step) = self.steps.pop_front() {
@@ -235,6 +238,9 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
 /// Runs the first reply to a prompt to its end. `publish` sees every step but the last, in order.
 ///
 /// The same as [`Run::begin`] followed by [`Run::finish`].
+///
+/// # Panics
+/// If it is polled outside of a tokio runtime with time enabled.
 ///
 /// # Example: one reply
 /// ```

@@ -211,6 +211,9 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
     /// are offered.
     ///
     /// Dropping the future closes the transport and ends the running tool; no hook is called after that.
+    ///
+    /// # Panics
+    /// If it is polled outside of a tokio runtime with time enabled.
     pub async fn run(
         mut self,
         request: Request,
@@ -318,7 +321,7 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
                     detail: format!("the turn took {} replies", state.replies),
                 };
                 let mut out = Vec::new();
-                self.processor.end_turn(&end, &mut out);
+                self.processor.report_turn_abort(&end, &mut out);
                 self.publish(state, &out, watch);
                 return Advanced::Ended(end);
             }
@@ -435,7 +438,7 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
                                 source: AbortSource::User,
                                 detail: String::new(),
                             };
-                            self.processor.end_turn(&end, &mut out);
+                            self.processor.report_turn_abort(&end, &mut out);
                             Err(end)
                         }
                     };
@@ -609,6 +612,9 @@ impl TurnState {
 ///
 /// `hooks` are called in the sub-agent's session at every point, so that a hook that blocks a call in the session of
 /// `parent` blocks it here too. They are moved into that session, and moved back when the future is done or dropped.
+///
+/// # Panics
+/// If it is polled outside of a tokio runtime with time enabled.
 ///
 /// # Example: a host asks
 /// ```

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::check::Terms;
+use super::check::HostOptions;
 use super::compose::{self, Date};
 use super::diagnostic::{Diagnostic, code};
 use super::escape::quote;
@@ -14,7 +14,7 @@ use crate::limits::Limits;
 use crate::program::Places;
 use crate::rule::{Action, Rule};
 
-/// Collects the sources and the terms of a [`Pack`]. Nothing is read before [`build`](Self::build), and the order of the
+/// Collects the sources and the options of a [`Pack`]. Nothing is read before [`build`](Self::build), and the order of the
 /// calls does not matter.
 ///
 /// # Example: a built-in pack, a text and a rule made in code
@@ -43,7 +43,7 @@ pub struct PackBuilder {
     inputs: Vec<PackInput>,
     limits: Limits,
     places: Places,
-    terms: Terms,
+    options: HostOptions,
 }
 
 #[derive(Clone, Debug)]
@@ -156,7 +156,7 @@ impl PackBuilder {
     /// assert_eq!(error.diagnostics()[0].code(), "not-granted");
     /// ```
     pub fn grants(mut self, actions: &[Action]) -> PackBuilder {
-        self.terms.grants = Some(actions.to_vec());
+        self.options.grants = Some(actions.to_vec());
         self
     }
 
@@ -196,13 +196,13 @@ impl PackBuilder {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn today(mut self, today: Date) -> PackBuilder {
-        self.terms.today = Some(today);
+        self.options.today = Some(today);
         self
     }
 
     /// Runs the lints, with `trial` for those that must run a rule.
     pub(crate) fn lint_with(mut self, trial: LintTrial) -> PackBuilder {
-        self.terms.lints = Some(trial);
+        self.options.lints = Some(trial);
         self
     }
 
@@ -221,7 +221,7 @@ impl PackBuilder {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn lock(mut self, lock: Lock) -> PackBuilder {
-        self.terms.lock = Some(lock);
+        self.options.lock = Some(lock);
         self
     }
 
@@ -234,7 +234,7 @@ impl PackBuilder {
             inputs,
             limits,
             places,
-            terms,
+            options,
         } = self;
         let context = LoadContext::new(&limits);
         let mut check = Check::new(&context);
@@ -248,7 +248,7 @@ impl PackBuilder {
             }
         }
         compose::gather(&mut check, &mut files);
-        finish(check.finish(&terms), &context, places)
+        finish(check.finish(&options), &context, places)
     }
 
     fn with(mut self, input: PackInput) -> PackBuilder {

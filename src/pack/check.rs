@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::builtin::BuiltinPack;
-use super::compose::{self, Allow, Date, Override, PackSource, WrittenAllow};
+use super::compose::{self, Date, Override, PackSource, ResolvedAllow, WrittenAllow};
 use super::diagnostic::{Diagnostic, Excerpt, Report, TextCursor, code};
 use super::escape::{self, quote};
 use super::header::{self as pack_header, PackHeader};
@@ -65,8 +65,8 @@ pub(super) struct Check<'l> {
     pub(super) sources: Vec<PackSource>,
     /// Rules made in code.
     programmatic: Vec<Draft>,
-    /// The facts of each source, by the number of the source.
-    facts: Vec<Facts>,
+    /// The header of each source, by the number of the source.
+    file_headers: Vec<FileHeader>,
     drafts: Vec<Draft>,
     overrides: Vec<Override>,
     allows: Vec<WrittenAllow>,
@@ -74,14 +74,14 @@ pub(super) struct Check<'l> {
     /// The uses of the fragments of each pack.
     fragment_uses: BTreeMap<String, FragmentUses>,
     /// Problems that were found in one file at places in another.
-    elsewhere: Vec<Late>,
+    in_other_files: Vec<DeferredFault>,
     /// The place at which each full id is first written.
     seen: HashMap<String, String>,
 }
 
-/// The parts of a file that other files and hosts need: `[pack]` and `[lists]`.
+/// The header of a file, which other files and hosts need: `[pack]` and `[lists]`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct FileHeader {
     pub(super) pack: String,
     pub(super) version: Option<String>,
     pub(super) description: Option<String>,
@@ -93,9 +93,9 @@ pub(super) struct Facts {
     pub(super) tools: Vec<String>,
 }
 
-/// The terms of the host for a load.
+/// The options of the host for a load.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Terms {
+pub(super) struct HostOptions {
     /// The actions that it allows; `None` allows all of them.
     pub(super) grants: Option<Vec<Action>>,
     /// The day with which `until` of an `[[allow]]` is compared, if the host passes it.
@@ -111,7 +111,7 @@ pub(super) struct Terms {
 pub(super) struct Loaded {
     /// In the order of their full ids.
     pub(super) rules: Vec<Rule>,
-    pub(super) allows: Vec<Allow>,
+    pub(super) allows: Vec<ResolvedAllow>,
     pub(super) headers: Vec<PackHeader>,
     pub(super) lock: Lock,
     pub(super) report: Report,
@@ -126,13 +126,13 @@ impl<'l> Check<'l> {
             report: Report::default(),
             sources: Vec::new(),
             programmatic: Vec::new(),
-            facts: Vec::new(),
+            file_headers: Vec::new(),
             drafts: Vec::new(),
             overrides: Vec::new(),
             allows: Vec::new(),
             fragments: Arc::default(),
             fragment_uses: BTreeMap::new(),
-            elsewhere: Vec::new(),
+            in_other_files: Vec::new(),
             seen: HashMap::new(),
         }
     }
@@ -161,7 +161,7 @@ impl<'l> Check<'l> {
     }
 
     /// Reads and checks everything that was added.
-    pub(super) fn finish(mut self, terms: &Terms) -> Loaded {
+    pub(super) fn finish(mut self, options: &HostOptions) -> Loaded {
         let sources = take(&mut self.sources);
         let parsed = sources.iter().map(|source| DeTable::parse(&source.text));
         let parsed: Vec<ParsedText<'_>> = parsed.collect();
@@ -172,34 +172,38 @@ impl<'l> Check<'l> {
             self.read(source, parsed);
         }
         drop(parsed);
-        let mut late = self.compose(terms);
-        late.append(&mut self.elsewhere);
-        late.extend(self.fragment_problems(terms));
+        let mut deferred = self.compose(options);
+        deferred.append(&mut self.in_other_files);
+        deferred.extend(self.fragment_problems(options));
         let mut rules: Vec<Rule> = take(&mut self.drafts)
             .into_iter()
             .map(|draft| draft.rule)
             .collect();
-        self.check_programmatic(terms);
+        self.check_programmatic(options);
         let programmatic = take(&mut self.programmatic).into_iter();
         rules.extend(programmatic.map(|draft| draft.rule));
         rules.sort_by(|a, b| a.id.cmp(&b.id));
         let written = take(&mut self.allows);
-        if let Some(known) = self.known_tools(terms) {
+        if let Some(known) = self.known_tools(options) {
             for WrittenAllow {
                 allow, at, entries, ..
             } in &written
             {
                 let faults = known.misspelled_tools(&allow.tools).into_iter();
-                late.extend(faults.map(|(entry, fault)| {
+                deferred.extend(faults.map(|(entry, fault)| {
                     let place = draft::location(entries, entry);
-                    (place.unwrap_or_else(|| at.clone()), None, fault)
+                    DeferredFault::without_rule(place.unwrap_or_else(|| at.clone()), fault)
                 }));
             }
         }
-        let (allows, faults) = compose::resolve(written, &rules, terms, self.context);
-        late.extend(faults.into_iter().map(|(at, fault)| (at, None, fault)));
-        self.report_late(&sources, late);
-        let lock = self.check_lock(&sources, terms.lock.as_ref());
+        let (allows, faults) = compose::resolve(written, &rules, options, self.context);
+        deferred.extend(
+            faults
+                .into_iter()
+                .map(|(place, fault)| DeferredFault::without_rule(place, fault)),
+        );
+        self.report_deferred(&sources, deferred);
+        let lock = self.check_lock(&sources, options.lock.as_ref());
         let headers = self.headers(&sources);
         let report = self.report;
         Loaded {
@@ -213,25 +217,25 @@ impl<'l> Check<'l> {
 
     /// Returns the headers of the packs. If a file could not be read, the load fails anyway.
     fn headers(&self, sources: &[PackSource]) -> Vec<PackHeader> {
-        let files = sources.iter().zip(&self.facts);
-        pack_header::merged(files.map(|(source, facts)| PackHeader {
-            name: facts.pack.clone(),
-            version: facts.version.clone(),
-            description: facts.description.clone(),
-            license: facts.license.clone(),
-            docs: facts.docs.clone(),
-            extends: facts.extends.clone(),
+        let files = sources.iter().zip(&self.file_headers);
+        pack_header::merged(files.map(|(source, header)| PackHeader {
+            name: header.pack.clone(),
+            version: header.version.clone(),
+            description: header.description.clone(),
+            license: header.license.clone(),
+            docs: header.docs.clone(),
+            extends: header.extends.clone(),
             is_extended: source.is_extended,
         }))
     }
 
     /// Returns the lock of the sources, and reports its differences from the `wanted` one.
     fn check_lock(&mut self, sources: &[PackSource], wanted: Option<&Lock>) -> Lock {
-        let files = sources.iter().zip(&self.facts);
-        let files = files.map(|(source, facts)| {
+        let files = sources.iter().zip(&self.file_headers);
+        let files = files.map(|(source, header)| {
             (
-                facts.pack.as_str(),
-                facts.version.as_deref(),
+                header.pack.as_str(),
+                header.version.as_deref(),
                 source.text.as_str(),
             )
         });
@@ -257,35 +261,35 @@ impl<'l> Check<'l> {
             return;
         }
         let imported = self.imported_lists(source.extends());
-        let mut reader = RuleReader::new(text, self.facts.len(), self.context, self.steps);
+        let mut reader = RuleReader::new(text, self.file_headers.len(), self.context, self.steps);
         for (fault, span) in faults {
             reader.fault(fault.clone(), span.clone());
         }
         reader.all_fragments = Arc::clone(&self.fragments);
         let mut file = syntax::read(&mut reader, parsed, imported);
-        let scope = fragment::scope(&file.facts.pack, self.facts.len());
+        let scope = fragment::scope(&file.header.pack, self.file_headers.len());
         let uses = self.fragment_uses.entry(scope).or_default();
         for (name, rule) in take(&mut reader.fragment_uses) {
             uses.entry(name).or_insert(rule);
         }
-        self.elsewhere.append(&mut reader.elsewhere);
+        self.in_other_files.append(&mut reader.in_other_files);
         self.overrides.append(&mut file.overrides);
         self.allows.append(&mut file.allows);
         self.drafts.append(&mut file.drafts);
-        self.facts.push(file.facts);
+        self.file_headers.push(file.header);
         self.steps = reader.steps;
         self.report_problems(name, text, reader.problems, file.ids);
         self.check_steps(name);
     }
 
     /// Returns the faults of fragments and, if lints run and nothing else is wrong, the fragments that are not used.
-    fn fragment_problems(&self, terms: &Terms) -> Vec<Late> {
+    fn fragment_problems(&self, options: &HostOptions) -> Vec<DeferredFault> {
         let none = FragmentUses::new();
         let mut found = Vec::new();
         for (pack, fragments) in self.fragments.iter() {
             let uses = self.fragment_uses.get(pack).unwrap_or(&none);
             found.extend(fragments.faults(uses));
-            if terms.lints.is_some() && !self.report.has_errors() {
+            if options.lints.is_some() && !self.report.has_errors() {
                 found.extend(fragments.unused(uses));
             }
         }
@@ -295,18 +299,18 @@ impl<'l> Check<'l> {
     /// Returns the lists of the packs that `extends` names and of those that they extend. The key of each is `pack/list`,
     /// and also `list` if the name is unambiguous.
     fn imported_lists(&self, extends: Vec<String>) -> BTreeMap<String, Arc<[String]>> {
-        let mut graph = self.graph();
+        let mut graph = self.extends_graph();
         graph.insert(String::new(), extends.into_iter().collect());
-        let below = compose::closure(&graph, "");
+        let extended = compose::closure(&graph, "");
         let mut lists = BTreeMap::new();
         let mut twice = HashSet::new();
-        for facts in self
-            .facts
+        for header in self
+            .file_headers
             .iter()
-            .filter(|facts| below.contains(&facts.pack))
+            .filter(|header| extended.contains(&header.pack))
         {
-            for (name, entries) in &facts.lists {
-                lists.insert(format!("{}/{name}", facts.pack), Arc::clone(entries));
+            for (name, entries) in &header.lists {
+                lists.insert(format!("{}/{name}", header.pack), Arc::clone(entries));
                 let before = lists.insert(name.clone(), Arc::clone(entries));
                 if before.is_some_and(|before| before != *entries) {
                     twice.insert(name.clone());
@@ -318,57 +322,56 @@ impl<'l> Check<'l> {
     }
 
     /// Returns the packs that each pack extends.
-    fn graph(&self) -> BTreeMap<String, BTreeSet<String>> {
+    fn extends_graph(&self) -> BTreeMap<String, BTreeSet<String>> {
         let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for facts in &self.facts {
-            let below = graph.entry(facts.pack.clone()).or_default();
-            below.extend(facts.extends.iter().cloned());
+        for header in &self.file_headers {
+            let extended = graph.entry(header.pack.clone()).or_default();
+            extended.extend(header.extends.iter().cloned());
         }
         graph
     }
 
     /// Applies overrides, then checks each rule as a whole.
-    fn compose(&mut self, terms: &Terms) -> Vec<Late> {
-        let graph = self.graph();
+    fn compose(&mut self, options: &HostOptions) -> Vec<DeferredFault> {
+        let graph = self.extends_graph();
         let overrides = take(&mut self.overrides);
         let faults = compose::apply(&mut self.drafts, overrides, &graph);
-        let mut late: Vec<Late> = faults
+        let mut deferred: Vec<DeferredFault> = faults
             .into_iter()
-            .map(|(at, fault)| (at, None, fault))
+            .map(|(place, fault)| DeferredFault::without_rule(place, fault))
             .collect();
         for draft in &mut self.drafts {
             draft.complete();
         }
-        let known = self.known_tools(terms);
+        let known = self.known_tools(options);
         for draft in self.drafts.iter().filter(|draft| !draft.is_broken) {
-            let asked = |place: &Place| self.facts[place.file].grants.clone();
+            let asked = |place: &Place| self.file_headers[place.file].grants.clone();
             let mut faults = combined_faults(draft, self.context);
             if faults.is_empty() {
-                faults = compose::ungranted(draft, asked, terms.grants.as_deref());
+                faults = compose::ungranted(draft, asked, options.grants.as_deref());
             }
-            if let Some(trial) = terms.lints.filter(|_| faults.is_empty()) {
+            if let Some(trial) = options.lints.filter(|_| faults.is_empty()) {
                 faults = lint::lint_rule(draft, self.context, known.as_ref(), trial);
             }
-            let id = Some(draft.rule.id.clone());
-            late.extend(
-                faults
-                    .into_iter()
-                    .map(|(at, fault)| (at, id.clone(), fault)),
-            );
+            deferred.extend(faults.into_iter().map(|(place, fault)| DeferredFault {
+                place,
+                rule: Some(draft.rule.id.clone()),
+                fault,
+            }));
         }
-        if terms.lints.is_some() {
-            late.extend(lint::lint_all(&self.drafts));
+        if options.lints.is_some() {
+            deferred.extend(lint::lint_all(&self.drafts));
         }
-        late
+        deferred
     }
 
     /// Returns the tools that scopes are compared with, if lints run.
-    fn known_tools(&self, terms: &Terms) -> Option<KnownTools> {
-        let own = self.facts.iter().flat_map(|facts| &facts.tools);
-        terms.lints.map(|_| KnownTools::new(own))
+    fn known_tools(&self, options: &HostOptions) -> Option<KnownTools> {
+        let own = self.file_headers.iter().flat_map(|header| &header.tools);
+        options.lints.map(|_| KnownTools::new(own))
     }
 
-    fn check_programmatic(&mut self, terms: &Terms) {
+    fn check_programmatic(&mut self, options: &HostOptions) {
         const FILE: &str = "<code>";
         for draft in &self.programmatic {
             let rule = &draft.rule;
@@ -378,7 +381,7 @@ impl<'l> Check<'l> {
                 ..Diagnostic::from_file(fault.code, FILE, fault.message)
             };
             let mut faults = programmatic::faults(draft, self.context);
-            faults.extend(compose::ungranted_in_code(rule, terms.grants.as_deref()));
+            faults.extend(compose::ungranted_in_code(rule, options.grants.as_deref()));
             if let Some(first) = self.seen.insert(rule.id.clone(), "made in code".to_owned()) {
                 faults.push(duplicate(&rule.id, &first));
             }
@@ -388,13 +391,13 @@ impl<'l> Check<'l> {
     }
 
     /// Reports the problems that were found after all files were read.
-    fn report_late(&mut self, sources: &[PackSource], mut late: Vec<Late>) {
-        late.sort_by_key(|(at, _, _)| at.file);
-        let mut left = late.into_iter().peekable();
+    fn report_deferred(&mut self, sources: &[PackSource], mut deferred: Vec<DeferredFault>) {
+        deferred.sort_by_key(|found| found.place.file);
+        let mut left = deferred.into_iter().peekable();
         for (file, source) in sources.iter().enumerate() {
             let mut problems = Problems::default();
-            while let Some((at, rule, fault)) = left.next_if(|(at, _, _)| at.file == file) {
-                problems.push(fault, at.span, rule);
+            while let Some(found) = left.next_if(|found| found.place.file == file) {
+                problems.push(found.fault, found.place.span, found.rule);
             }
             self.report_problems(&source.name, &source.text, problems, Vec::new());
         }
@@ -503,8 +506,25 @@ fn combined_faults(draft: &Draft, context: &LoadContext<'_>) -> Vec<(Place, Faul
     found
 }
 
-/// A problem that was found after all files were read, and the id of its rule.
-pub(super) type Late = (Place, Option<String>, Fault);
+/// A fault that is reported after all files are read, because its file is another one or its cause is in several.
+#[derive(Debug)]
+pub(super) struct DeferredFault {
+    pub(super) place: Place,
+    /// The full id of the rule that the fault is about, if it is about one.
+    pub(super) rule: Option<String>,
+    pub(super) fault: Fault,
+}
+
+impl DeferredFault {
+    /// Returns a fault that is about no rule.
+    fn without_rule(place: Place, fault: Fault) -> DeferredFault {
+        DeferredFault {
+            place,
+            rule: None,
+            fault,
+        }
+    }
+}
 
 /// Something at a place of the text.
 enum Mark {

@@ -20,7 +20,7 @@ use regex_syntax::hir::Hir;
 #[cfg(feature = "ast")]
 use crate::ast::{AstPatternSet, AstPatternSource, Grammar};
 use crate::limits::Limits;
-use crate::pack::Allow;
+use crate::pack::ResolvedAllow;
 use crate::pack::load_context::LoadContext;
 use crate::pack::lower::{self, lower};
 #[cfg(feature = "lookaround")]
@@ -109,7 +109,7 @@ impl CompiledPattern {
 /// Compiles rules that are checked and final. They keep their order, because a [`RuleId`] is an index.
 pub(super) fn compile(
     rules: Vec<Rule>,
-    allows: &[Allow],
+    allows: &[ResolvedAllow],
     context: &LoadContext<'_>,
     places: Places,
     mode: MatchMode,
@@ -196,73 +196,103 @@ fn compile_patterns<'r>(
     globs: &mut GlobCache<'r>,
     budget: &mut StateBudget,
 ) -> Result<Vec<Vec<CompiledPattern>>, CompileError> {
-    #[cfg(feature = "lookaround")]
-    let limits = context.limits;
-    let mut compiler = pike::Compiler::default();
-    let mut compiled = Vec::with_capacity(rules.len());
-    for (rule, compound) in rules.iter().zip(conditions) {
-        let error = |kind| CompileError::at(rule, kind);
-        let mut patterns = Vec::new();
-        for (role, pattern) in text_patterns(&rule.condition) {
-            let lowered = lower(pattern, &context.patterns)
-                .map_err(|why| error(CompileErrorKind::Pattern(why)))?;
-            budget.add(pattern::states(&lowered.hir)).map_err(error)?;
-            let unless = pattern
-                .exception()
-                .map(|exception| lower(&exception, &context.patterns));
-            let unless = unless
-                .transpose()
-                .map_err(|why| error(CompileErrorKind::Pattern(why)))?
-                .map(|lowered| lowered.hir);
-            let states = unless.as_deref().map_or(0, pattern::states);
-            budget.add(states).map_err(error)?;
-            let arg = get_or_build(&mut globs.args, pattern.arg.as_slice(), ArgScope::new);
-            let arg = arg.map_err(|why| error(CompileErrorKind::Scope(why)))?;
-            #[cfg(feature = "lookaround")]
-            if let Some(text) = &lowered.confirmed_by {
-                let confirm = Verifier::compile(text, &limits.pattern_limits());
-                let confirm = confirm.map_err(|why| error(CompileErrorKind::Pattern(why)))?;
-                budget.add(confirm.size()).map_err(error)?;
-                let wants_every = compound.as_ref().is_some_and(|it| it.reports_every());
-                let around = wants_every.then(|| every_match(text, &lowered.hir, limits));
-                let around = around.transpose().map_err(error)?;
-                patterns.push(CompiledPattern {
-                    confirm: Some(Arc::new(confirm)),
-                    around: around.map(Arc::new),
-                    hir: lowered.hir,
-                    arg,
-                    vm: None,
-                    filter: None,
-                    unless,
-                });
-                continue;
-            }
-            let hir = match rule.condition.line && compound.is_some() {
-                true => Arc::new(lower::line(&lowered.hir)),
-                false => lowered.hir,
-            };
-            let capture = rule.condition.capture.as_ref();
-            let capture = capture.filter(|_| role == PatternRole::Any);
-            let filter = capture.map(|capture| group_filter(capture, &hir, globs));
-            let filter = filter
-                .transpose()
-                .map_err(|why| error(CompileErrorKind::Scope(why)))?;
-            let group = filter.as_ref().and_then(|filter| filter.group.number());
-            patterns.push(CompiledPattern {
-                vm: Some(Arc::new(compiler.compile(&hir, group))),
-                hir,
+    let mut compiler = PatternCompiler {
+        context,
+        pike: pike::Compiler::default(),
+        globs,
+        budget,
+    };
+    let compiled = rules.iter().zip(conditions).map(|(rule, compound)| {
+        let patterns = text_patterns(&rule.condition);
+        let patterns = patterns.map(|(role, pattern)| {
+            let compiled = compiler.compile(rule, compound.as_deref(), role, pattern);
+            compiled.map_err(|kind| CompileError::at(rule, kind))
+        });
+        patterns.collect::<Result<Vec<_>, _>>()
+    });
+    compiled.collect()
+}
+
+/// Compiles one pattern after the other, with the globs and the budget of the pack.
+struct PatternCompiler<'c, 'r> {
+    context: &'c LoadContext<'c>,
+    pike: pike::Compiler,
+    globs: &'c mut GlobCache<'r>,
+    budget: &'c mut StateBudget,
+}
+
+impl<'r> PatternCompiler<'_, 'r> {
+    /// Compiles a pattern of `rule`, of which `compound` is the condition if the full matches of its patterns are needed.
+    fn compile(
+        &mut self,
+        rule: &'r Rule,
+        compound: Option<&CompoundCondition>,
+        role: PatternRole,
+        pattern: &'r Pattern,
+    ) -> Result<CompiledPattern, CompileErrorKind> {
+        let lowered = lower(pattern, &self.context.patterns).map_err(CompileErrorKind::Pattern)?;
+        // The states are counted before anything is built of the pattern.
+        self.budget.add(pattern::states(&lowered.hir))?;
+        let unless = self.compile_exception(pattern)?;
+        let arg = get_or_build(&mut self.globs.args, pattern.arg.as_slice(), ArgScope::new);
+        let arg = arg.map_err(CompileErrorKind::Scope)?;
+        #[cfg(feature = "lookaround")]
+        if let Some(text) = &lowered.confirmed_by {
+            let limits = self.context.limits;
+            let confirm = Verifier::compile(text, &limits.pattern_limits())
+                .map_err(CompileErrorKind::Pattern)?;
+            self.budget.add(confirm.size())?;
+            // The expression has no program: an end that the matcher finds is confirmed, and only a scan searches for the
+            // starts of matches.
+            let wants_every = compound.is_some_and(CompoundCondition::reports_every);
+            let around = wants_every.then(|| every_match(text, &lowered.hir, limits));
+            return Ok(CompiledPattern {
+                confirm: Some(Arc::new(confirm)),
+                around: around.transpose()?.map(Arc::new),
+                hir: lowered.hir,
                 arg,
-                filter: filter.map(Arc::new),
+                vm: None,
+                filter: None,
                 unless,
-                #[cfg(feature = "lookaround")]
-                confirm: None,
-                #[cfg(feature = "lookaround")]
-                around: None,
             });
         }
-        compiled.push(patterns);
+        // The matcher and the program are built of the same expression, so that both find the same ends.
+        let hir = match rule.condition.line && compound.is_some() {
+            true => Arc::new(lower::line(&lowered.hir)),
+            false => lowered.hir,
+        };
+        let capture = rule.condition.capture.as_ref();
+        // Only the patterns of `any` have the group: those of other roles are not filtered.
+        let capture = capture.filter(|_| role == PatternRole::Any);
+        let filter = capture.map(|capture| group_filter(capture, &hir, self.globs));
+        let filter = filter.transpose().map_err(CompileErrorKind::Scope)?;
+        let group = filter.as_ref().and_then(|filter| filter.group.number());
+        Ok(CompiledPattern {
+            vm: Some(Arc::new(self.pike.compile(&hir, group))),
+            hir,
+            arg,
+            filter: filter.map(Arc::new),
+            unless,
+            #[cfg(feature = "lookaround")]
+            confirm: None,
+            #[cfg(feature = "lookaround")]
+            around: None,
+        })
     }
-    Ok(compiled)
+
+    /// Compiles the exception of a pattern, if it has one.
+    fn compile_exception(
+        &mut self,
+        pattern: &Pattern,
+    ) -> Result<Option<Arc<Hir>>, CompileErrorKind> {
+        let Some(exception) = pattern.exception() else {
+            return Ok(None);
+        };
+        let lowered =
+            lower(&exception, &self.context.patterns).map_err(CompileErrorKind::Pattern)?;
+        self.budget.add(pattern::states(&lowered.hir))?;
+        Ok(Some(lowered.hir))
+    }
 }
 
 /// Returns the search for every match of a pattern with look-around.
@@ -328,7 +358,7 @@ fn all_hirs<'c>(
 /// Compiles the allow entries of each rule.
 fn allow_entries<'r>(
     rules: &[Rule],
-    allows: &'r [Allow],
+    allows: &'r [ResolvedAllow],
     globs: &mut GlobCache<'r>,
 ) -> Result<Vec<Vec<Arc<AllowEntry>>>, CompileError> {
     let mut by_rule: Vec<Vec<Arc<AllowEntry>>> = rules.iter().map(|_| Vec::new()).collect();
@@ -347,7 +377,10 @@ fn allow_entries<'r>(
     Ok(by_rule)
 }
 
-fn allow_entry<'r>(allow: &'r Allow, globs: &mut GlobCache<'r>) -> Result<AllowEntry, GlobError> {
+fn allow_entry<'r>(
+    allow: &'r ResolvedAllow,
+    globs: &mut GlobCache<'r>,
+) -> Result<AllowEntry, GlobError> {
     Ok(AllowEntry {
         tools: get_or_build(&mut globs.names, &allow.tools, ToolScope::new)?,
         paths: get_or_build(&mut globs.paths, &allow.paths, PathScope::new)?,
@@ -482,10 +515,9 @@ fn compile_channel(
 ) -> Result<Option<ChannelRules>, TooManyClasses> {
     let RuleSources {
         rules,
-        patterns,
-        raws,
         conditions,
         allows,
+        ..
     } = *sources;
     // The first builder has the key of the unchanged text.
     let mut builders = vec![ViewBuilder::default()];
@@ -509,20 +541,7 @@ fn compile_channel(
             spec,
             holds: rule.holds_live(),
         }));
-        for ((role, pattern), compiled) in text_patterns(&rule.condition).zip(&patterns[index]) {
-            let builder = builder_of(&mut builders, ViewKey::from_pattern(pattern, channel));
-            let search = conditions[index].as_ref().and_then(|_| compiled.search());
-            match search {
-                Some(search) => builder.add_full(id, role, rule.holds_live(), compiled, search),
-                None => builder.add_first_end(id, compiled),
-            }
-        }
-        if channel == Channel::ToolInput {
-            // The first builder reads the unchanged text.
-            raws[index]
-                .iter()
-                .for_each(|raw| builders[0].add_raw(id, raw));
-        }
+        add_text_patterns(&mut builders, channel, index, sources);
     }
     #[cfg(feature = "ast")]
     let has_shapes = shapes.is_some();
@@ -551,6 +570,34 @@ fn compile_channel(
         reads_paths,
         products: ProductCache::new(has_markdown),
     }))
+}
+
+/// Adds the patterns of the rule at `index` to the builders of the views that they read. The first builder is that of the
+/// unchanged text.
+fn add_text_patterns(
+    builders: &mut Vec<ViewBuilder>,
+    channel: Channel,
+    index: usize,
+    sources: &RuleSources<'_>,
+) {
+    let rule = &sources.rules[index];
+    let id = RuleId(index as u32);
+    let compiled = sources.patterns[index].iter();
+    for ((role, pattern), compiled) in text_patterns(&rule.condition).zip(compiled) {
+        let builder = builder_of(builders, ViewKey::from_pattern(pattern, channel));
+        let search = sources.conditions[index]
+            .as_ref()
+            .and_then(|_| compiled.search());
+        match search {
+            Some(search) => builder.add_full(id, role, rule.holds_live(), compiled, search),
+            None => builder.add_first_end(id, compiled),
+        }
+    }
+    if channel == Channel::ToolInput {
+        for raw in &sources.raws[index] {
+            builders[0].add_raw(id, raw);
+        }
+    }
 }
 
 #[cfg(feature = "ast")]
@@ -609,7 +656,7 @@ struct MatcherBuild<'l> {
 
 impl MatcherBuild<'_> {
     /// Returns the matcher that `build` builds with a bound on the bytes of its tables.
-    fn matcher(
+    fn build_or_defer(
         self,
         build: impl FnOnce(usize) -> Result<Matcher, TooManyClasses>
         + Send
@@ -776,7 +823,7 @@ impl ViewBuilder {
             .map(|((hirs, patterns), holds, is_unbroken)| {
                 Ok(FullMatchRules {
                     rules: full_match_rules(&hirs, &patterns, build.limits.table_bytes),
-                    matcher: build.matcher(move |bytes| Matcher::for_spans(&hirs, bytes))?,
+                    matcher: build.build_or_defer(move |bytes| Matcher::for_spans(&hirs, bytes))?,
                     counts: match patterns.iter().any(compares_positions) {
                         true => TextCounts::LinesAndChars,
                         false => TextCounts::Nothing,
@@ -796,7 +843,7 @@ impl ViewBuilder {
         Ok(ViewRules {
             key,
             matcher: build
-                .matcher(move |bytes| Matcher::with_every_end(&hirs, bytes, &every_end))?,
+                .build_or_defer(move |bytes| Matcher::with_every_end(&hirs, bytes, &every_end))?,
             patterns: patterns.into_boxed_slice(),
             exceptions: exceptions.len(),
             #[cfg(feature = "lookaround")]

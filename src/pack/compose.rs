@@ -22,7 +22,7 @@ mod date;
 mod grant;
 mod overrides;
 
-pub(crate) use allow::Allow;
+pub(crate) use allow::ResolvedAllow;
 pub(super) use allow::{WrittenAllow, id_glob, resolve};
 pub use date::Date;
 pub(super) use grant::{action_after_retries, ungranted, ungranted_in_code};
@@ -190,8 +190,8 @@ fn rank(sources: &mut [PackSource]) {
     let mut ranks: BTreeMap<&str, usize> = BTreeMap::new();
     loop {
         let before = ranks.len();
-        for (pack, below) in &graph {
-            let known: Option<Vec<usize>> = below
+        for (pack, extended) in &graph {
+            let known: Option<Vec<usize>> = extended
                 .iter()
                 .map(|one| ranks.get(one.as_str()).copied())
                 .collect();
@@ -204,15 +204,17 @@ fn rank(sources: &mut [PackSource]) {
             break;
         }
     }
-    let circles = circles(&graph, &ranks);
+    let cycles = cycles(&graph, &ranks);
     for source in sources {
         let PackHead { pack, extends } = source.head.clone().unwrap_or_default();
         source.rank = ranks.get(pack.as_str()).copied().unwrap_or_default();
         let Some((_, span)) = extends.first() else {
             continue;
         };
-        if let Some(circle) = circles.iter().find(|circle| circle.contains(&pack)) {
-            source.faults.push((cyclic(&pack, circle), span.clone()));
+        if let Some(cycle) = cycles.iter().find(|cycle| cycle.contains(&pack)) {
+            source
+                .faults
+                .push((cycle_fault(&pack, cycle), span.clone()));
         } else if source.rank == DEPTH {
             let message = format!("a chain of `extends` has more than {DEPTH} packs");
             let fault = Fault::new(&code::EXTENDS_TOO_DEEP, message);
@@ -228,18 +230,18 @@ fn rank(sources: &mut [PackSource]) {
 fn graph(sources: &[PackSource]) -> BTreeMap<String, BTreeSet<String>> {
     let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for head in sources.iter().filter_map(|source| source.head.as_ref()) {
-        let below = graph.entry(head.pack.clone()).or_default();
-        below.extend(head.extends.iter().map(|(name, _)| name.clone()));
+        let extended = graph.entry(head.pack.clone()).or_default();
+        extended.extend(head.extends.iter().map(|(name, _)| name.clone()));
     }
     let known: BTreeSet<String> = graph.keys().cloned().collect();
-    for below in graph.values_mut() {
-        below.retain(|name| known.contains(name));
+    for extended in graph.values_mut() {
+        extended.retain(|name| known.contains(name));
     }
     graph
 }
 
 /// Returns the circles among the packs without a rank, each in its order. Every pack is visited once.
-fn circles(
+fn cycles(
     graph: &BTreeMap<String, BTreeSet<String>>,
     ranks: &BTreeMap<&str, usize>,
 ) -> Vec<Vec<String>> {
@@ -247,17 +249,17 @@ fn circles(
         .keys()
         .filter(|pack| !ranks.contains_key(pack.as_str()));
     let mut left: BTreeSet<&String> = unranked.collect();
-    let mut circles = Vec::new();
+    let mut cycles = Vec::new();
     while let Some(start) = left.pop_first() {
         let mut path = vec![start.clone()];
         let mut pack = start;
         // Follow packs that were not visited yet. A pack that is already on the path closes a circle.
         loop {
             if let Some(at) = path.iter().position(|known| graph[pack].contains(known)) {
-                circles.push(path.split_off(at));
+                cycles.push(path.split_off(at));
                 break;
             }
-            let Some(next) = graph[pack].iter().find(|below| left.contains(below)) else {
+            let Some(next) = graph[pack].iter().find(|extended| left.contains(extended)) else {
                 break;
             };
             left.remove(next);
@@ -265,15 +267,12 @@ fn circles(
             pack = next;
         }
     }
-    circles
+    cycles
 }
 
-fn cyclic(pack: &str, circle: &[String]) -> Fault {
-    let start = circle
-        .iter()
-        .position(|one| one == pack)
-        .unwrap_or_default();
-    let names = circle.iter().cycle().skip(start).take(circle.len() + 1);
+fn cycle_fault(pack: &str, cycle: &[String]) -> Fault {
+    let start = cycle.iter().position(|one| one == pack).unwrap_or_default();
+    let names = cycle.iter().cycle().skip(start).take(cycle.len() + 1);
     let chain: Vec<String> = names.map(|name| quote(name)).collect();
     let message = format!("packs extend each other in a cycle: {}", chain.join(" → "));
     Fault::new(&code::CYCLIC_EXTENDS, message).with_help("remove one of these `extends`")
@@ -287,9 +286,9 @@ pub(super) fn closure(
     let mut found = BTreeSet::new();
     let mut left: Vec<&str> = vec![pack];
     while let Some(pack) = left.pop() {
-        for below in extends.get(pack).into_iter().flatten() {
-            if found.insert(below.clone()) {
-                left.push(below);
+        for extended in extends.get(pack).into_iter().flatten() {
+            if found.insert(extended.clone()) {
+                left.push(extended);
             }
         }
     }

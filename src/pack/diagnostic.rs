@@ -88,7 +88,7 @@ impl Diagnostic {
     /// Every code a diagnostic can have, with its meaning.
     pub const CODES: &'static [(&'static str, &'static str)] = codes::CODES;
 
-    /// A problem of a whole file.
+    /// Returns a problem of a whole file.
     pub(super) fn from_file(code: &'static Code, file: &str, message: String) -> Diagnostic {
         Diagnostic {
             code,

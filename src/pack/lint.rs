@@ -6,7 +6,7 @@ use regex_syntax::hir::literal::Extractor;
 use regex_syntax::hir::{Hir, HirKind};
 
 use super::Pack;
-use super::check::Late;
+use super::check::DeferredFault;
 use super::check::command;
 use super::check::draft::{Draft, Place};
 use super::check::fault::Fault;
@@ -21,7 +21,7 @@ use ttsr_automata::pattern;
 mod boundary;
 mod hold_back;
 
-/// A pattern without a literal that needs more states than this is reported.
+/// The number of states above which a pattern without a literal is reported.
 const STATES: usize = 1000;
 
 /// Functions that run a rule, for lints that cannot be decided by reading it. The loader knows no stream, so the layer
@@ -93,7 +93,7 @@ impl FindingSubject<'_> {
 }
 
 /// Returns the findings about rules in relation to each other.
-pub(super) fn lint_all(drafts: &[Draft]) -> Vec<Late> {
+pub(super) fn lint_all(drafts: &[Draft]) -> Vec<DeferredFault> {
     let mut found = Vec::new();
     let ids: HashMap<&str, &Draft> = drafts
         .iter()
@@ -111,7 +111,11 @@ pub(super) fn lint_all(drafts: &[Draft]) -> Vec<Late> {
             let at = draft
                 .latest_written("replaced-by")
                 .map_or(&draft.place, |given| &given.at);
-            found.push((at.clone(), Some(draft.rule.id.clone()), fault));
+            found.push(DeferredFault {
+                place: at.clone(),
+                rule: Some(draft.rule.id.clone()),
+                fault,
+            });
         }
     }
     found.extend(shadowed(drafts));
@@ -318,7 +322,7 @@ fn has_literal(hir: &Hir) -> bool {
 
 /// Reports rules with the same patterns and the same scope as a stronger rule, which wins wherever they hit. Only certain
 /// cases are reported: equal texts, equal scopes, no condition but `any`.
-fn shadowed(drafts: &[Draft]) -> Vec<Late> {
+fn shadowed(drafts: &[Draft]) -> Vec<DeferredFault> {
     let mut strongest: HashMap<ScopedPattern<'_>, &Draft> = HashMap::new();
     let plain = drafts.iter().filter(|draft| is_plain(&draft.rule));
     for draft in plain.clone() {
@@ -348,7 +352,11 @@ fn shadowed(drafts: &[Draft]) -> Vec<Late> {
             );
             let fault = Fault::new(&code::SHADOWED_RULE, message)
                 .with_help("remove one of the two, or give them different scopes");
-            found.push((draft.place.clone(), Some(draft.rule.id.clone()), fault));
+            found.push(DeferredFault {
+                place: draft.place.clone(),
+                rule: Some(draft.rule.id.clone()),
+                fault,
+            });
         }
     }
     found

@@ -202,7 +202,7 @@ impl HirFolder {
                         run.push_str(text);
                         continue;
                     }
-                    Err(_) => Hir::literal(self.bytes(literal.0.to_vec())),
+                    Err(_) => Hir::literal(self.fold_bytes(literal.0.to_vec())),
                 },
                 HirKind::Class(class) => match self.class(class)? {
                     FoldedClass::Same(char) => {
@@ -284,14 +284,14 @@ impl HirFolder {
     /// Folds a class of bytes: bytes outside of ASCII are not characters, and in ASCII only the case is folded.
     fn class_of_bytes(&self, class: &ClassBytes) -> FoldedClass {
         let bytes = class.ranges().iter().flat_map(|r| r.start()..=r.end());
-        let bytes = self.bytes(bytes.collect());
+        let bytes = self.fold_bytes(bytes.collect());
         let ranges = bytes
             .into_iter()
             .map(|byte| ClassBytesRange::new(byte, byte));
         FoldedClass::Several(Hir::class(Class::Bytes(ClassBytes::new(ranges))))
     }
 
-    fn bytes(&self, mut bytes: Vec<u8>) -> Vec<u8> {
+    fn fold_bytes(&self, mut bytes: Vec<u8>) -> Vec<u8> {
         if self.folds.contains(FoldSet::CASE) {
             bytes.make_ascii_lowercase();
         }

@@ -30,8 +30,8 @@ mod source;
 mod tools;
 
 pub use builder::PackBuilder;
-pub(crate) use compose::Allow;
 pub use compose::Date;
+pub(crate) use compose::ResolvedAllow;
 pub use diagnostic::{Diagnostic, Level};
 pub use error::{LoadError, LoadErrorKind};
 pub use header::PackHeader;
@@ -78,7 +78,7 @@ pub struct Pack {
 
 struct Inner {
     program: Program,
-    allows: Vec<Allow>,
+    allows: Vec<ResolvedAllow>,
     headers: Vec<PackHeader>,
     lock: Lock,
     warnings: Vec<Diagnostic>,
@@ -93,6 +93,12 @@ impl Pack {
     ///
     /// # Errors
     /// Returns every problem of every file: see [`LoadError::diagnostics`].
+    ///
+    /// # Complexity
+    /// Linear in the bytes of the files, in the entries of scopes with their lists filled in, and in the states of all
+    /// patterns. [`Limits::load_steps`](crate::Limits::load_steps) and
+    /// [`Limits::pack_states`](crate::Limits::pack_states) bound the work. Most automata are built later: see
+    /// [`prepare`](Self::prepare).
     ///
     /// # Example: one file
     /// ```
@@ -111,6 +117,9 @@ impl Pack {
     ///
     /// # Errors
     /// Returns every problem of the text: see [`LoadError::diagnostics`].
+    ///
+    /// # Complexity
+    /// That of [`load`](Self::load).
     pub fn from_toml(text: &str) -> Result<Pack, LoadError> {
         Pack::builder().toml("<toml>", text).build()
     }
@@ -288,8 +297,9 @@ impl Pack {
         }
     }
 
-    /// Returns the current sizes of the automata of a channel, for measurements; those that are not built yet are built.
-    /// There are none if no rule reads the channel, and a second one if a pattern matches single bytes of characters.
+    /// Returns the current sizes of the automata of a channel, for measurements. Automata that are not built yet are
+    /// built first. There are none if no rule reads the channel, and a second one if a pattern matches single bytes of
+    /// characters.
     ///
     /// # Example: one automaton, on a channel that is read
     /// ```
@@ -332,8 +342,8 @@ impl Pack {
         rules[0].on = vec![channel];
         let allows = self.allows().iter();
         let allows = allows.filter(|allow| allow.rules.contains(&rule));
-        let allows: Vec<Allow> = allows
-            .map(|allow| Allow {
+        let allows: Vec<ResolvedAllow> = allows
+            .map(|allow| ResolvedAllow {
                 rules: vec![RuleId(0)],
                 ..allow.clone()
             })
@@ -354,7 +364,7 @@ impl Pack {
     }
 
     /// Returns the allow entries: conditions under which hits of some rules do not count.
-    pub(crate) fn allows(&self) -> &[Allow] {
+    pub(crate) fn allows(&self) -> &[ResolvedAllow] {
         &self.inner.allows
     }
 

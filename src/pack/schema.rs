@@ -42,7 +42,7 @@ use super::check::pattern::FORM;
 use super::check::reader::RuleReader;
 use super::check::rule::check_examples;
 use super::check::scope::{self, GlobKind};
-use super::check::{Facts, names};
+use super::check::{FileHeader, names};
 use super::compose::WrittenAllow;
 use super::diagnostic::code;
 use crate::pack::load_context::LoadContext;
@@ -55,7 +55,7 @@ use crate::rule::{
 const LINES: i64 = 10_000;
 /// The largest number of characters of a window.
 const CHARS: i64 = 1 << 20;
-/// The largest number of anything else that is counted.
+/// The largest value of a count that has no bound of its own.
 const MANY: i64 = 1_000_000_000;
 
 /// The channels on which a part has a tool.
@@ -119,21 +119,21 @@ pub(super) const TOP: &[Key<()>] = &[
 ];
 
 /// `[pack]`.
-pub(super) const PACK: &[Key<Facts>] = &[
+pub(super) const PACK: &[Key<FileHeader>] = &[
     Key::new(
         "name",
-        slot!(Facts: pack, WordsFormat::checked(|name| names::pack_name(name).into_iter().collect())),
+        slot!(FileHeader: pack, WordsFormat::checked(|name| names::pack_name(name).into_iter().collect())),
         "The name of the pack. The full id of a rule is `name/rule`.",
     )
     .required("add `name = \"…\"`: the full id of a rule is `name/rule`"),
     Key::new(
         "version",
-        slot!(Facts: version, WordsFormat::checked(|text| names::version(text).into_iter().collect())),
+        slot!(FileHeader: version, WordsFormat::checked(|text| names::version(text).into_iter().collect())),
         "The version of the pack: three numbers.",
     ),
     Key::new(
         "description",
-        slot!(Facts: description, WordsFormat::PLAIN),
+        slot!(FileHeader: description, WordsFormat::PLAIN),
         "The purpose of the pack.",
     ),
     Key::new(
@@ -146,27 +146,27 @@ pub(super) const PACK: &[Key<Facts>] = &[
     Key::new("authors", &ValidatedOnly(WordsFormat::PLAIN), "The authors of the pack."),
     Key::new(
         "extends",
-        slot!(Facts: extends, PackNames),
+        slot!(FileHeader: extends, PackNames),
         "Packs whose rules and lists are part of this one.",
     ),
     Key::new(
         "grants",
-        slot!(Facts: grants, Grants),
+        slot!(FileHeader: grants, Grants),
         "Every action above `warn` that the rules of the pack may take.",
     ),
     Key::new(
         "license",
-        slot!(Facts: license, WordsFormat::PLAIN),
+        slot!(FileHeader: license, WordsFormat::PLAIN),
         "The licence, as an SPDX expression.",
     ),
     Key::new(
         "docs",
-        slot!(Facts: docs, WordsFormat::PLAIN),
+        slot!(FileHeader: docs, WordsFormat::PLAIN),
         "The address of further documentation.",
     ),
     Key::new(
         "tools",
-        slot!(Facts: tools, Globs(GlobKind::Name)),
+        slot!(FileHeader: tools, Globs(GlobKind::Name)),
         "Globs on names of your own tools, or `@list`. `ttsr check` does not report these names as misspelt.",
     ),
 ];

@@ -15,7 +15,7 @@ use ttsr_views::path::{ToolScope, split_exclusion};
 const KNOWN: &str = include_str!("tools.toml");
 
 /// The shortest name that is compared with others, in characters: many shorter names are near each other.
-const LEAST_CHARS: usize = 3;
+const MIN_CHARS: usize = 3;
 
 /// The known names of tools and of their arguments.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl KnownTools {
         let mut found = Vec::new();
         for entry in globs {
             let (_, glob) = split_exclusion(entry);
-            if self.is_known(glob) || is_pattern(glob) || glob.chars().count() < LEAST_CHARS {
+            if self.is_known(glob) || is_pattern(glob) || glob.chars().count() < MIN_CHARS {
                 continue;
             }
             if let Some(near) = did_you_mean::nearest(glob, &names) {
@@ -131,7 +131,7 @@ impl KnownTools {
         };
         let mut segments = path.split('.').filter(is_name);
         let unknown = segments.find(|segment| !names.contains(segment))?;
-        if unknown.chars().count() < LEAST_CHARS {
+        if unknown.chars().count() < MIN_CHARS {
             return None;
         }
         let near = did_you_mean::nearest(unknown, &names)?;

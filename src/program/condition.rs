@@ -5,10 +5,10 @@ use crate::rule::{Action, Count, Rule, Within};
 /// The matches of a rule that a stream reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MatchMode {
-    /// One hit per rule and part, as early as it is certain. Patterns are compiled for first ends where that is
-    /// enough.
+    /// Reports a rule at most once per part, as soon as the hit is certain. Patterns are compiled for first ends where
+    /// that is enough.
     First,
-    /// Every match. All patterns are compiled for full matches.
+    /// Reports every match. All patterns are compiled for full matches.
     Every,
 }
 

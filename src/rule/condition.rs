@@ -22,7 +22,7 @@ pub enum PatternKind {
 }
 
 impl PatternKind {
-    /// The name used in rules: `literal`, `word`, `regex` or `command`.
+    /// Returns the name used in rules: `literal`, `word`, `regex` or `command`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -415,7 +415,7 @@ pub enum Within {
 }
 
 impl Within {
-    /// The name used in rules: `lines`, `chars`, `part` or `message`.
+    /// Returns the name used in rules: `lines`, `chars`, `part` or `message`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -31,17 +31,17 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// The decision to act on first, as [`Session::push`] gives it.
+    /// Returns the decision to act on first, as [`Session::push`] gives it.
     pub fn verdict(&self) -> Verdict {
         self.verdict
     }
 
-    /// The decisions in their order, the suppressed ones included.
+    /// Returns the decisions in their order, the suppressed ones included.
     pub fn decisions(&self) -> &[Decision] {
         &self.decisions
     }
 
-    /// The text as a stream of one part: for messages, excerpts and the rules behind decisions.
+    /// Returns the text as a stream of one part: for messages, excerpts and the rules behind decisions.
     #[must_use]
     pub fn stream(&self) -> &Stream {
         &self.stream
@@ -57,6 +57,9 @@ impl Session {
     /// It is no attempt: attempts and streams in progress are not affected. On [`Channel::ToolOutput`] and
     /// [`Channel::UserInput`], where nothing can be generated again, a rule that retries does what comes after its
     /// retries.
+    ///
+    /// # Complexity
+    /// Linear in the text, once the states of the automata that it needs are built.
     ///
     /// # Example: an appended sentence
     /// ```

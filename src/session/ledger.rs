@@ -47,8 +47,8 @@ impl ActionCounts {
             self.turn = added(self.turn, base.turn, fork.turn);
             self.retries = added(self.retries, base.retries, fork.retries);
         } else {
-            let of = |counts: ActionCounts| counts.reserved.saturating_add(counts.delivered);
-            self.delivered = added(self.delivered, of(base), of(fork));
+            let acted = |counts: ActionCounts| counts.reserved.saturating_add(counts.delivered);
+            self.delivered = added(self.delivered, acted(base), acted(fork));
         }
         self.session = added(self.session, base.session, fork.session);
         self.latest = self.latest.max(fork.latest);
@@ -59,12 +59,12 @@ impl Ledger {
     /// Returns the counts of every rule that has acted, by index.
     pub(super) fn entries(&self) -> impl Iterator<Item = (usize, ActionCounts)> {
         let counts = self.counts.iter();
-        counts.map(|(&place, &counts)| (place as usize, counts))
+        counts.map(|(&rule_index, &counts)| (rule_index as usize, counts))
     }
 
     /// Sets the counts of the rule at that index.
-    pub(super) fn set(&mut self, place: usize, counts: ActionCounts) {
-        self.counts.insert(key(place), counts);
+    pub(super) fn set(&mut self, rule_index: usize, counts: ActionCounts) {
+        self.counts.insert(key(rule_index), counts);
     }
 
     pub(super) fn begin_turn(&mut self) {
@@ -77,8 +77,8 @@ impl Ledger {
     }
 
     /// Returns the action of the rule for a hit now; `can_retry` is false if no rule may retry.
-    pub(super) fn action(&self, place: Option<usize>, rule: &Rule, can_retry: bool) -> Action {
-        let may_retry = can_retry && self.counts(place).retries < rule.retry.max;
+    pub(super) fn action(&self, rule_index: Option<usize>, rule: &Rule, can_retry: bool) -> Action {
+        let may_retry = can_retry && self.counts(rule_index).retries < rule.retry.max;
         match rule.action {
             Action::Retry if !may_retry => after_retries(rule),
             action => action,
@@ -88,11 +88,11 @@ impl Ledger {
     /// Returns the reason why the rule may not act now, if there is one.
     pub(super) fn suppression(
         &self,
-        place: Option<usize>,
+        rule_index: Option<usize>,
         rule: &Rule,
         turn: u32,
     ) -> Option<Suppression> {
-        let counts = self.counts(place);
+        let counts = self.counts(rule_index);
         let Repeat {
             cooldown_turns,
             per_turn,
@@ -115,11 +115,11 @@ impl Ledger {
     }
 
     /// Counts an action whose outcome the host has not reported.
-    pub(super) fn reserve(&mut self, place: Option<usize>, action: Action, turn: u32) {
-        let Some(place) = place else {
+    pub(super) fn reserve(&mut self, rule_index: Option<usize>, action: Action, turn: u32) {
+        let Some(rule_index) = rule_index else {
             return;
         };
-        let counts = self.counts.entry(key(place)).or_default();
+        let counts = self.counts.entry(key(rule_index)).or_default();
         counts.reserved = counts.reserved.saturating_add(1);
         counts.turn = counts.turn.saturating_add(1);
         counts.session = counts.session.saturating_add(1);
@@ -127,11 +127,11 @@ impl Ledger {
         counts.latest = Some(turn);
     }
 
-    /// Counts an action of turn `of` as delivered; `now` is the present turn. Actions of turns that are over are counted
-    /// already.
-    pub(super) fn deliver(&mut self, place: Option<usize>, of: u32, now: u32) {
-        if let Some(counts) = self.counts_mut(place)
-            && of == now
+    /// Counts an action of turn `acted_in` as delivered; `current` is the current turn. Actions of turns that are over
+    /// are counted already.
+    pub(super) fn deliver(&mut self, rule_index: Option<usize>, acted_in: u32, current: u32) {
+        if let Some(counts) = self.counts_mut(rule_index)
+            && acted_in == current
             && counts.reserved > 0
         {
             counts.reserved -= 1;
@@ -139,21 +139,27 @@ impl Ledger {
         }
     }
 
-    /// Reverts an action of turn `of` that was not carried out; `now` is the present turn.
-    pub(super) fn revert(&mut self, place: Option<usize>, action: Action, of: u32, now: u32) {
-        let retries = u32::from(action == Action::Retry && of == now);
-        let Some(counts) = self.counts_mut(place) else {
+    /// Reverts an action of turn `acted_in` that was not carried out; `current` is the current turn.
+    pub(super) fn revert(
+        &mut self,
+        rule_index: Option<usize>,
+        action: Action,
+        acted_in: u32,
+        current: u32,
+    ) {
+        let retries = u32::from(action == Action::Retry && acted_in == current);
+        let Some(counts) = self.counts_mut(rule_index) else {
             return;
         };
-        if of == now && counts.reserved > 0 {
+        if acted_in == current && counts.reserved > 0 {
             counts.reserved -= 1;
         } else {
             counts.delivered = counts.delivered.saturating_sub(1);
         }
-        counts.turn = counts.turn.saturating_sub(u32::from(of == now));
+        counts.turn = counts.turn.saturating_sub(u32::from(acted_in == current));
         counts.session = counts.session.saturating_sub(1);
         counts.retries = counts.retries.saturating_sub(retries);
-        if counts.latest == Some(of) {
+        if counts.latest == Some(acted_in) {
             // Earlier actions do not matter: the rule had cooled down by then, or has no cooldown.
             counts.latest = None;
         }
@@ -161,8 +167,8 @@ impl Ledger {
 
     /// Lets the rule act again because its messages were removed from the context. Actions that are not delivered yet
     /// still count, and so does the allowance.
-    pub(super) fn rearm(&mut self, place: usize) {
-        if let Some(counts) = self.counts.get_mut(&key(place)) {
+    pub(super) fn rearm(&mut self, rule_index: usize) {
+        if let Some(counts) = self.counts.get_mut(&key(rule_index)) {
             counts.delivered = 0;
             if counts.reserved == 0 {
                 counts.latest = None;
@@ -171,18 +177,18 @@ impl Ledger {
     }
 
     /// Returns the counts of the rule at that index.
-    pub(super) fn counts(&self, place: Option<usize>) -> ActionCounts {
-        let counts = place.and_then(|place| self.counts.get(&key(place)));
+    pub(super) fn counts(&self, rule_index: Option<usize>) -> ActionCounts {
+        let counts = rule_index.and_then(|rule_index| self.counts.get(&key(rule_index)));
         counts.copied().unwrap_or_default()
     }
 
-    fn counts_mut(&mut self, place: Option<usize>) -> Option<&mut ActionCounts> {
-        self.counts.get_mut(&key(place?))
+    fn counts_mut(&mut self, rule_index: Option<usize>) -> Option<&mut ActionCounts> {
+        self.counts.get_mut(&key(rule_index?))
     }
 }
 
-fn key(place: usize) -> u32 {
-    u32::try_from(place).expect("packs are limited far below 2^32 rules")
+fn key(rule_index: usize) -> u32 {
+    u32::try_from(rule_index).expect("packs are limited far below 2^32 rules")
 }
 
 fn is_spent(count: u32, bound: Option<u32>) -> bool {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::pack::Pack;
-use crate::program::RuleScope as Scope;
+use crate::program::RuleScope;
 use ttsr_views::path::ToolScope;
 
 /// The agent, the model and the provider of the next replies, each if the host knows it. Names are compared without
@@ -51,7 +51,7 @@ impl Origin {
         flags.contains(&true).then_some(flags)
     }
 
-    fn is_in(&self, scope: &Scope) -> bool {
+    fn is_in(&self, scope: &RuleScope) -> bool {
         names(scope, scope.agents.as_deref(), self.agent.as_deref())
             && names(scope, scope.models.as_deref(), self.model.as_deref())
             && names(scope, scope.providers.as_deref(), self.provider.as_deref())
@@ -60,6 +60,6 @@ impl Origin {
 
 /// Returns true if the globs include that name. A name that is not known is in scope for critical rules, and
 /// for rules that exclude names only.
-fn names(scope: &Scope, globs: Option<&ToolScope>, name: Option<&str>) -> bool {
+fn names(scope: &RuleScope, globs: Option<&ToolScope>, name: Option<&str>) -> bool {
     globs.is_none_or(|globs| globs.applies(name).unwrap_or(scope.is_critical))
 }

@@ -192,7 +192,7 @@ fn a_question_that_was_not_asked_may_be_asked_later() {
                 source: ttsr::harness::AbortSource::User,
                 detail: String::new(),
             };
-            processor.end_turn(&end, out);
+            processor.report_turn_abort(&end, out);
         }),
         ("the host forgets the calls", |processor, out| {
             out.extend(step(processor, finish("tool_use")));

@@ -17,7 +17,7 @@ use ttsr::harness::{Content, HANDOFF_MARKER, Message, Role};
 pub use ttsr::harness::Handoff;
 
 pub use file::{FileSource, MAX_LINE_CHARS, MAX_LINES, ProjectFiles, is_binary, read_part};
-pub use reference::references;
+pub use reference::file_references;
 pub use tools::{
     HANDOFF_SESSION, HandoffTools, READ_SESSION, StoredSessions, TranscriptFuture, Transcripts,
     definitions,
@@ -189,11 +189,11 @@ pub const MAX_INJECTED_BYTES: usize = 16 << 20;
 /// let content = &prompt.content;
 /// let arrived = IncomingMessage { session: "ses_2", model: "large", agent: "build", content };
 /// let mut handoffs = HandoffTracker::default();
-/// let injection = handoffs.arrived(&arrived, &One).expect("it refers to a file");
+/// let injection = handoffs.on_message(&arrived, &One).expect("it refers to a file");
 /// assert_eq!(injection.parts.len(), 2);
-/// assert_eq!(handoffs.arrived(&arrived, &One), None);
+/// assert_eq!(handoffs.on_message(&arrived, &One), None);
 /// handoffs.deleted("ses_2");
-/// assert!(handoffs.arrived(&arrived, &One).is_some());
+/// assert!(handoffs.on_message(&arrived, &One).is_some());
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct HandoffTracker {
@@ -205,7 +205,7 @@ impl HandoffTracker {
     /// Handles a message that arrived; returns the files to inject, once per session.
     ///
     /// Synthetic text is ignored: only a [`HANDOFF_MARKER`] and references that the user sent count.
-    pub fn arrived(
+    pub fn on_message(
         &mut self,
         message: &IncomingMessage<'_>,
         files: &impl FileSource,
@@ -270,7 +270,7 @@ fn authored_text(content: &[Content]) -> String {
 fn file_parts(text: &str, files: &impl FileSource) -> Vec<Content> {
     let mut parts = Vec::new();
     let mut bytes = 0;
-    for reference in references(text) {
+    for reference in file_references(text) {
         let Some(read) = read_part(files, reference) else {
             continue;
         };

@@ -19,6 +19,6 @@ mod watch;
 pub use action_support::ActionSupport;
 pub use ask::{AskError, AskOptions, WholeReply, ask};
 pub use drive::{Backoff, WatchOptions, watch};
-pub use journal::ActJournal;
+pub use journal::ActionJournal;
 pub use server::{Events, Prompt, Server, ServerApi};
-pub use watch::{Act, DecisionInContext, SessionWatcher, StopAct, WatchEvent};
+pub use watch::{ServerAction, SessionWatcher, StopAction, WatchEvent, WatchedDecision};

@@ -325,7 +325,7 @@ impl Store {
         let state = self.reread()?;
         if state.unknown > 0 {
             let why = "it holds what only a later version can rewrite";
-            return Err(StoreError::with_reason(StoreErrorKind::Strange, why));
+            return Err(StoreError::with_reason(StoreErrorKind::Unrecognized, why));
         }
         let records = state.compacted((self.options.clock)());
         let mut bytes = HEADER.as_bytes().to_vec();

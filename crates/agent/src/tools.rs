@@ -111,7 +111,7 @@ impl WorkingFolder {
     /// Returns the containment of commands. The first call probes the system, which takes as long as a short command.
     #[must_use]
     pub fn containment(&self) -> Containment {
-        self.support.best(self.at_most)
+        self.support.strongest_up_to(self.at_most)
     }
 
     /// Sets the limits.

@@ -239,7 +239,7 @@ fn index(pack: &Pack) -> PackPage {
     );
     for header in requested_packs(pack) {
         let rules = rules(pack, header);
-        let acting = rules.iter().filter(|rule| acts(rule)).count();
+        let acting = rules.iter().filter(|rule| cuts_or_redacts(rule)).count();
         writeln!(
             body,
             "| [`{}`]({}) | {} | {acting} | {} |",
@@ -258,7 +258,7 @@ fn index(pack: &Pack) -> PackPage {
 }
 
 /// Returns true if the rule cuts the reply or redacts the match.
-fn acts(rule: &Rule) -> bool {
+fn cuts_or_redacts(rule: &Rule) -> bool {
     matches!(rule.action, Action::Abort | Action::Retry | Action::Redact)
 }
 

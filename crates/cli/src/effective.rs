@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     /// Returns the rules of `pack`, written out and read again.
-    fn again(pack: &Pack) -> Vec<Rule> {
+    fn written_and_read(pack: &Pack) -> Vec<Rule> {
         let written = |rule: &Rule| {
             let (name, _) = rule.id.rsplit_once('/').unwrap();
             let text = format!("schema = 1\npack.name = \"{name}\"\n{}", toml(rule));
@@ -100,7 +100,7 @@ mod tests {
             }
             rule
         });
-        assert!(again(&builtin).into_iter().eq(written));
+        assert!(written_and_read(&builtin).into_iter().eq(written));
         // Every rule of the guide: together they have every trigger of the language.
         let guide = include_str!("../../../docs/rules.md");
         let blocks = guide.split("```toml\n").skip(1);
@@ -113,7 +113,7 @@ mod tests {
             let Ok(pack) = Pack::from_toml(&text) else {
                 continue;
             };
-            assert_eq!(again(&pack), pack.rules(), "{text}");
+            assert_eq!(written_and_read(&pack), pack.rules(), "{text}");
             count += pack.rules().len();
         }
         assert!(count > 10, "only {count} rules of the guide were read");

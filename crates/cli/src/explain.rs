@@ -87,7 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let mut out = RecordWriter::new(options.format.format);
     match &options.rule {
         Some(id) => explain_rule(options, &pack, find(&pack, id)?, &mut out)?,
-        None => all(&options.place, &pack, &mut out)?,
+        None => explain_all_rules(&options.place, &pack, &mut out)?,
     }
     out.flush()?;
     Ok(ExitStatus::Clean)
@@ -129,7 +129,11 @@ fn explain_rule(
     Ok(())
 }
 
-fn all(place: &PlaceArgs, pack: &Pack, out: &mut RecordWriter) -> Result<(), CommandError> {
+fn explain_all_rules(
+    place: &PlaceArgs,
+    pack: &Pack,
+    out: &mut RecordWriter,
+) -> Result<(), CommandError> {
     let mut live = 0;
     for rule in pack.rules() {
         let because = place.reasons_not_live(rule, pack.root())?;
@@ -237,7 +241,7 @@ impl PlaceArgs {
         root: Option<&str>,
         dimension: ScopeDimension,
     ) -> Result<bool, CommandError> {
-        let mut probe = probe(rule);
+        let mut probe = probe_rule(rule);
         probe.on = vec![Channel::ToolInput];
         match dimension {
             ScopeDimension::Tools => probe.tools.clone_from(&rule.tools),
@@ -268,7 +272,7 @@ impl PlaceArgs {
             let Some(name) = name.as_ref().filter(|_| !globs.is_empty()) else {
                 continue;
             };
-            let mut probe = probe(rule);
+            let mut probe = probe_rule(rule);
             let mut origin = Origin::default();
             match what {
                 "agents" => (probe.agents, origin.agent) = (globs.clone(), Some(name.clone())),
@@ -294,7 +298,7 @@ enum ScopeDimension {
 }
 
 /// Returns a rule with the same id that searches for one word.
-fn probe(rule: &Rule) -> Rule {
+fn probe_rule(rule: &Rule) -> Rule {
     Rule::new(rule.id.clone(), vec![Pattern::literal(PROBE)])
 }
 

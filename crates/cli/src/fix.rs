@@ -103,14 +103,14 @@ fn edit(problem: &Diagnostic, text: &str) -> Option<TextEdit> {
     let at = LineStarts::new(text).offset(text, place.0, place.1)?;
     let (new, span, what) = match problem.code() {
         "unknown-key" | "bad-value" | "unknown-list" | "unknown-rule" | "unknown-pack"
-        | "unknown-variable" => word(problem, text, at)?,
-        "wrong-type" => form(problem, text, at)?,
+        | "unknown-variable" => word_replacement(problem, text, at)?,
+        "wrong-type" => form_replacement(problem, text, at)?,
         "missing-key" if problem.message().contains("`schema`") => {
             let shown = "added `schema = 1`".to_owned();
             ("schema = 1\n".to_owned(), 0..0, shown)
         }
         "duplicate-example" => {
-            let span = spans(text)?.remove(&at)?;
+            let span = spans_by_start(text)?.remove(&at)?;
             let shown = "removed a duplicate example".to_owned();
             (String::new(), with_comma(text, span), shown)
         }
@@ -125,7 +125,11 @@ fn edit(problem: &Diagnostic, text: &str) -> Option<TextEdit> {
 }
 
 /// Returns the suggested replacement for the word at `at`. The word may be preceded by quotes and the `@` of a list.
-fn word(problem: &Diagnostic, text: &str, at: usize) -> Option<(String, Range<usize>, String)> {
+fn word_replacement(
+    problem: &Diagnostic,
+    text: &str,
+    at: usize,
+) -> Option<(String, Range<usize>, String)> {
     let old = problem.message().split('`').nth(1)?;
     let new = problem.help()?.split_once("did you mean `")?.1;
     let new = new.split('`').next()?;
@@ -137,8 +141,12 @@ fn word(problem: &Diagnostic, text: &str, at: usize) -> Option<(String, Range<us
 }
 
 /// Returns a replacement for a value of the right type in the wrong form: a string for a list, a quoted number.
-fn form(problem: &Diagnostic, text: &str, at: usize) -> Option<(String, Range<usize>, String)> {
-    let span = spans(text)?.remove(&at)?;
+fn form_replacement(
+    problem: &Diagnostic,
+    text: &str,
+    at: usize,
+) -> Option<(String, Range<usize>, String)> {
+    let span = spans_by_start(text)?.remove(&at)?;
     let old = text.get(span.clone())?;
     let new = match problem.help()? {
         help if help.starts_with("put it in brackets: `[\"") => format!("[{old}]"),
@@ -167,7 +175,7 @@ fn with_comma(text: &str, span: Range<usize>) -> Range<usize> {
 }
 
 /// Returns the range of every key and every string value, by its start.
-fn spans(text: &str) -> Option<BTreeMap<usize, Range<usize>>> {
+fn spans_by_start(text: &str) -> Option<BTreeMap<usize, Range<usize>>> {
     let table = DeTable::parse(text).ok()?;
     let mut spans = BTreeMap::new();
     let mut tables = vec![table.get_ref()];

@@ -46,7 +46,7 @@ fn formats() -> impl TypedValueParser<Value = ForeignFormat> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let (format, files) = split(options);
+    let (format, files) = split_format(options);
     let mut unread = Vec::new();
     let mut texts = Vec::new();
     for path in files {
@@ -175,7 +175,7 @@ impl OutputRecord for ImportedPack<'_> {
 }
 
 /// Separates an optional format name from the files. To read a file named like a format, write `./name`.
-fn split(options: &Options) -> (Option<ForeignFormat>, &[PathBuf]) {
+fn split_format(options: &Options) -> (Option<ForeignFormat>, &[PathBuf]) {
     let first = options.files[0].to_str().and_then(ForeignFormat::from_name);
     match options.from.is_none() && options.files.len() > 1 && first.is_some() {
         true => (first, &options.files[1..]),

@@ -163,7 +163,7 @@ impl SessionLog {
                     "a line with a wrong checksum",
                 ))?;
             }
-            StoredItem::Strange { at, why } => {
+            StoredItem::Unrecognized { at, why } => {
                 self.tally.damaged += 1;
                 out.write(&InvalidRecord::new("strange", at, &why))?;
             }

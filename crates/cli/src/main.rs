@@ -94,7 +94,7 @@ enum CliCommand {
 enum ExitStatus {
     Clean,
     Findings,
-    /// Some input could not be read; the reason was reported when it was met.
+    /// Some input could not be read; the reason has been printed.
     Incomplete,
     /// A command that the subcommand ran has ended with this code.
     OfCommand(u8),

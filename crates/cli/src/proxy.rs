@@ -194,7 +194,7 @@ fn config(
         } else {
             Mode::Live
         },
-        is_fail_open: options.fail_open,
+        fail_open: options.fail_open,
         token: token(options)?,
         // A command reaches its proxy at a loopback address without TLS.
         tls: if is_wrapping {

@@ -17,8 +17,8 @@ use crate::{CommandError, ExitStatus, load};
 
 /// Scan recorded streams delta by delta: all hits, and the verdicts a session would have reached
 ///
-/// The format is detected: server-sent events of Anthropic or OpenAI (Chat, Responses), one JSON chunk per line,
-/// or the native recording format. Each stream has its own session. The hits are those of the whole stream. The
+/// The format is detected: a reply of Anthropic, OpenAI (Chat, Responses), Gemini, Ollama, Cohere or Bedrock (Converse),
+/// streamed or whole, one JSON chunk per line, or the native recording format. Each stream has its own session. The hits are those of the whole stream. The
 /// verdicts end at the first cut, because a recording cannot be retried.
 ///
 /// A file that cannot be read completely is reported, and the exit code is 2.

@@ -153,7 +153,7 @@ enum TurnOutput {
 }
 
 /// Maximum number of sessions in one run if handoffs are sent at once.
-const MOST_SESSIONS: usize = 10;
+const MAX_SESSIONS: usize = 10;
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let key = environment::take_key(options)?;
@@ -194,7 +194,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
             return host.finish(&outcome);
         };
         place = handoff::open(&handoff, &place, &mut host.screen)?;
-        if !options.send_handoff || number == MOST_SESSIONS {
+        if !options.send_handoff || number == MAX_SESSIONS {
             return host.finish(&outcome);
         }
         prompt = handoff.prompt();

@@ -12,8 +12,8 @@ use ttsr::harness::fallback::{Chains, ForegroundFallback};
 use ttsr::harness::{Cancel, Failure};
 use ttsr::{Action, Channel, Pack};
 use ttsr_agent::opencode::{
-    self, Act, ActJournal, ActionSupport, Backoff, DecisionInContext, Server, ServerApi,
-    SessionWatcher, StopAct, WatchEvent, WatchOptions,
+    self, ActionJournal, ActionSupport, Backoff, Server, ServerAction, ServerApi, SessionWatcher,
+    StopAction, WatchEvent, WatchOptions, WatchedDecision,
 };
 
 use crate::args::{FormatArg, WorkspaceArgs};
@@ -224,7 +224,7 @@ fn chains(written: &[String]) -> Result<Chains, CommandError> {
 }
 
 /// Opens the journal of the server. Returns `None` if there is no folder for it.
-fn journal(options: &Options, server: &Server) -> Result<Option<ActJournal>, CommandError> {
+fn journal(options: &Options, server: &Server) -> Result<Option<ActionJournal>, CommandError> {
     let folder = || {
         let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
         let state = state.filter(|state| state.is_absolute());
@@ -238,7 +238,7 @@ fn journal(options: &Options, server: &Server) -> Result<Option<ActJournal>, Com
             None => return Ok(None),
         },
     };
-    match ActJournal::open(path) {
+    match ActionJournal::open(path) {
         Ok(journal) => Ok(Some(journal)),
         Err(failure) if failure.kind() == "taken" || options.journal.is_some() => {
             Err(CommandError::Message(failure.message().to_owned()))
@@ -457,15 +457,15 @@ impl<'a> WatchFields<'a> {
                 ..WatchFields::default()
             },
             WatchEvent::Decision(judged) => WatchFields::judged(judged),
-            WatchEvent::Act(act) => WatchFields::act("act", act),
-            WatchEvent::Done(act) => WatchFields::act("done", act),
-            WatchEvent::Failed { act, why } => WatchFields {
+            WatchEvent::Started(action) => WatchFields::action("act", action),
+            WatchEvent::Done(action) => WatchFields::action("done", action),
+            WatchEvent::Failed { action, why } => WatchFields {
                 reason: Some(why),
-                ..WatchFields::act("failed", act)
+                ..WatchFields::action("failed", action)
             },
-            WatchEvent::Yielded { act, why } => WatchFields {
+            WatchEvent::Yielded { action, why } => WatchFields {
                 reason: Some(why),
-                ..WatchFields::act("yielded", act)
+                ..WatchFields::action("yielded", action)
             },
             WatchEvent::Refused {
                 session,
@@ -476,7 +476,7 @@ impl<'a> WatchFields<'a> {
                 model: Some(format!("{provider}/{model}")),
                 ..WatchFields::default()
             },
-            WatchEvent::Resumed(act) => WatchFields::act("resumed", act),
+            WatchEvent::Resumed(action) => WatchFields::action("resumed", action),
             WatchEvent::NoJournal { why } => WatchFields {
                 event: "no-journal",
                 reason: Some(why),
@@ -508,7 +508,7 @@ impl<'a> WatchFields<'a> {
         }
     }
 
-    fn judged(judged: &'a DecisionInContext) -> WatchFields<'a> {
+    fn judged(judged: &'a WatchedDecision) -> WatchFields<'a> {
         WatchFields {
             event: "verdict",
             session: Some(&judged.session),
@@ -533,14 +533,14 @@ impl<'a> WatchFields<'a> {
         }
     }
 
-    fn act(event: &'static str, act: &'a Act) -> WatchFields<'a> {
+    fn action(event: &'static str, action: &'a ServerAction) -> WatchFields<'a> {
         let fields = WatchFields {
             event,
-            session: Some(act.session()),
+            session: Some(action.session()),
             ..WatchFields::default()
         };
-        match act {
-            Act::Stop(StopAct {
+        match action {
+            ServerAction::Stop(StopAction {
                 message,
                 delete,
                 steer,
@@ -555,7 +555,7 @@ impl<'a> WatchFields<'a> {
                 to: (to != session && steer.is_some()).then_some(to),
                 ..fields
             },
-            Act::Switch {
+            ServerAction::Switch {
                 model: (provider, model),
                 ..
             } => WatchFields {
@@ -563,15 +563,15 @@ impl<'a> WatchFields<'a> {
                 model: Some(format!("{provider}/{model}")),
                 ..fields
             },
-            Act::HandOver { .. } => WatchFields {
+            ServerAction::HandOver { .. } => WatchFields {
                 does: Some("hand-over"),
                 ..fields
             },
-            Act::AddFiles { .. } => WatchFields {
+            ServerAction::AddFiles { .. } => WatchFields {
                 does: Some("add-files"),
                 ..fields
             },
-            Act::Inject { prompt, .. } => WatchFields {
+            ServerAction::Inject { prompt, .. } => WatchFields {
                 does: Some("inject"),
                 says: Some(&prompt.text),
                 ..fields
@@ -625,16 +625,16 @@ impl OutputRecord for WatchRecord<'_> {
                 "{CUT}malformed{CUT:#}: an event of {bytes} bytes cannot be parsed and was not scanned"
             ),
             WatchEvent::Decision(judged) => show_judged(judged, out),
-            WatchEvent::Act(act) => show_act(act, out),
-            WatchEvent::Done(act) => {
-                writeln!(out, "{}: {GOOD}done{GOOD:#}", Escaped(act.session()))
+            WatchEvent::Started(action) => show_action(action, out),
+            WatchEvent::Done(action) => {
+                writeln!(out, "{}: {GOOD}done{GOOD:#}", Escaped(action.session()))
             }
-            WatchEvent::Failed { act, why } => {
-                let session = Escaped(act.session());
+            WatchEvent::Failed { action, why } => {
+                let session = Escaped(action.session());
                 writeln!(out, "{session}: {CUT}failed{CUT:#}: {}", Escaped(why))
             }
-            WatchEvent::Yielded { act, why } => {
-                let session = Escaped(act.session());
+            WatchEvent::Yielded { action, why } => {
+                let session = Escaped(action.session());
                 writeln!(out, "{session}: {SOFT}left alone{SOFT:#}: {}", Escaped(why))
             }
             WatchEvent::Refused {
@@ -648,9 +648,9 @@ impl OutputRecord for WatchRecord<'_> {
                     Escaped(session)
                 )
             }
-            WatchEvent::Resumed(act) => {
+            WatchEvent::Resumed(action) => {
                 write!(out, "{FAINT}from an earlier run: {FAINT:#}")?;
-                show_act(act, out)
+                show_action(action, out)
             }
             WatchEvent::NoJournal { why } => writeln!(out, "{SOFT}{}{SOFT:#}", Escaped(why)),
             WatchEvent::Question { session, question } => {
@@ -662,7 +662,7 @@ impl OutputRecord for WatchRecord<'_> {
     }
 }
 
-fn show_judged(judged: &DecisionInContext, out: &mut dyn Write) -> io::Result<()> {
+fn show_judged(judged: &WatchedDecision, out: &mut dyn Write) -> io::Result<()> {
     let style = match (
         judged.decision.is_suppressed(),
         judged.decision.action.cuts(),
@@ -712,10 +712,10 @@ fn show_judged(judged: &DecisionInContext, out: &mut dyn Write) -> io::Result<()
     }
 }
 
-fn show_act(act: &Act, out: &mut dyn Write) -> io::Result<()> {
-    let session = Escaped(act.session());
-    match act {
-        Act::Stop(StopAct {
+fn show_action(action: &ServerAction, out: &mut dyn Write) -> io::Result<()> {
+    let session = Escaped(action.session());
+    match action {
+        ServerAction::Stop(StopAction {
             message,
             delete,
             steer,
@@ -727,20 +727,20 @@ fn show_act(act: &Act, out: &mut dyn Write) -> io::Result<()> {
                 write!(out, ", delete it")?;
             }
             match steer {
-                Some(_) if to != act.session() => writeln!(out, ", tell {}", Escaped(to)),
+                Some(_) if to != action.session() => writeln!(out, ", tell {}", Escaped(to)),
                 Some(_) => writeln!(out, ", steer"),
                 None => writeln!(out),
             }
         }
-        Act::Switch {
+        ServerAction::Switch {
             model: (provider, model),
             ..
         } => {
             let (provider, model) = (Escaped(provider), Escaped(model));
             writeln!(out, "{session}: {SOFT}switch{SOFT:#} to {provider}/{model}")
         }
-        Act::HandOver { .. } => writeln!(out, "{session}: {SOFT}hand over{SOFT:#}"),
-        Act::AddFiles { .. } => writeln!(out, "{session}: {SOFT}add files{SOFT:#}"),
+        ServerAction::HandOver { .. } => writeln!(out, "{session}: {SOFT}hand over{SOFT:#}"),
+        ServerAction::AddFiles { .. } => writeln!(out, "{session}: {SOFT}add files{SOFT:#}"),
         _ => writeln!(out, "{session}: {SOFT}inject{SOFT:#}"),
     }
 }

@@ -28,10 +28,10 @@ pub(crate) type RequestBody = Either<Limited<Incoming>, Full<Bytes>>;
 pub(crate) type NextReply = Pin<Box<dyn Future<Output = Result<ServerBody, BodyError>> + Send>>;
 
 /// Sends the request for another attempt. The permit counts it as in progress.
-pub(crate) type SendAgain =
+pub(crate) type ResendRequest =
     Box<dyn FnMut(&RepeatedAttempt, Option<OwnedSemaphorePermit>) -> NextReply + Send>;
 
-type Saving = Pin<Box<dyn Future<Output = Result<(), SessionError>> + Send>>;
+type SaveFuture = Pin<Box<dyn Future<Output = Result<(), SessionError>> + Send>>;
 
 /// The body of a response to a client.
 pub(crate) enum ResponseBody {
@@ -161,9 +161,9 @@ pub(crate) struct JudgedBody {
     error: Option<BodyError>,
     session: Option<ReplySession>,
     /// Writes the session. Nothing is sent meanwhile, so that the next request of the client finds it written.
-    saving: Option<Saving>,
+    saving: Option<SaveFuture>,
     /// `None` if the request cannot be sent again.
-    send_again: Option<SendAgain>,
+    resend_request: Option<ResendRequest>,
     /// The response to another attempt.
     next: Option<NextReply>,
     /// Counts the request as in progress while no server is read.
@@ -196,16 +196,20 @@ impl JudgedBody {
             error: None,
             session: None,
             saving: None,
-            send_again: None,
+            resend_request: None,
             next: None,
             permit: None,
         }
     }
 
     /// Sets the session that the reply belongs to, and the function that sends its request again.
-    pub(crate) fn in_session(mut self, session: ReplySession, send_again: SendAgain) -> JudgedBody {
+    pub(crate) fn in_session(
+        mut self,
+        session: ReplySession,
+        resend_request: ResendRequest,
+    ) -> JudgedBody {
         self.session = Some(session);
-        self.send_again = Some(send_again);
+        self.resend_request = Some(resend_request);
         self
     }
 
@@ -283,11 +287,13 @@ impl JudgedBody {
     /// Waits for the response to another attempt. Returns an event that keeps the client waiting, once it is due, or
     /// `None` once the reply continues or is stopped.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let (Some(next), Some(send_again)) = (self.judge.next_attempt(), &mut self.send_again) {
+        if let (Some(next), Some(resend_request)) =
+            (self.judge.next_attempt(), &mut self.resend_request)
+        {
             if let Some(session) = &mut self.session {
                 session.carried(&next.notes);
             }
-            self.next = Some(send_again(&next, self.permit.take()));
+            self.next = Some(resend_request(&next, self.permit.take()));
         }
         let Some(next) = &mut self.next else {
             self.judge.give_up();

@@ -33,7 +33,7 @@ pub struct ProxyConfig {
     pub mode: Mode,
     /// Passes requests and replies that cannot be read, requests to APIs whose replies cannot be judged, and requests
     /// whose session cannot be loaded or written, which are judged without it. By default all are refused.
-    pub is_fail_open: bool,
+    pub fail_open: bool,
     /// The token that each request must have, except those to `/healthz`. Without one, other addresses than loopback are
     /// listened on only if `tls` demands certificates of clients.
     pub token: Option<ProxyToken>,
@@ -80,7 +80,7 @@ impl Default for ProxyConfig {
             hosts: Vec::new(),
             ending: BlockEnding::default(),
             mode: Mode::Live,
-            is_fail_open: false,
+            fail_open: false,
             token: None,
             tls: None,
             log: None,
@@ -108,7 +108,7 @@ impl Mount {
         }
     }
 
-    /// The prefix, with a slash at its start and none at its end.
+    /// Returns the prefix, with a slash at its start and none at its end.
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
@@ -220,8 +220,8 @@ pub struct ProxyLimits {
     pub idle_time: Duration,
     /// The time after which a client whose reply is held back is sent a keep-alive event, which it ignores.
     pub keep_alive_time: Duration,
-    /// The longest time in which a reply is held back and none of its events is sent. Then it is stopped. Clients wait for
-    /// 300 seconds.
+    /// The time after which a reply is stopped if its events are held back and none is sent. It is below the 300
+    /// seconds after which clients give up.
     pub hold_time: Duration,
     /// The longest time in which requests are completed after the end of `stop` in [`Proxy::serve`](crate::Proxy::serve).
     pub drain_time: Duration,

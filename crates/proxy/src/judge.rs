@@ -39,7 +39,7 @@ const PATHS: usize = 64;
 pub(crate) struct JudgeSettings {
     pub(crate) ending: BlockEnding,
     /// True if a reply that cannot be read passes.
-    pub(crate) is_fail_open: bool,
+    pub(crate) fail_open: bool,
     pub(crate) mode: Mode,
     /// The most bytes that are held at a time.
     pub(crate) held_bytes: usize,
@@ -51,7 +51,7 @@ impl JudgeSettings {
     pub(crate) fn new(config: &ProxyConfig) -> JudgeSettings {
         JudgeSettings {
             ending: config.ending,
-            is_fail_open: config.is_fail_open,
+            fail_open: config.fail_open,
             mode: config.mode,
             held_bytes: config.limits.held_bytes,
             can_retry: false,
@@ -70,7 +70,7 @@ pub(crate) struct RepeatedAttempt {
 
 /// The result of a reply that is not streamed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum JudgedWhole {
+pub(crate) enum WholeBodyVerdict {
     /// The reply is sent: unchanged if `None`, otherwise with this body.
     Passes(Option<Vec<u8>>),
     /// The request is to be sent again.
@@ -100,7 +100,7 @@ pub(crate) struct ReplyReport {
 
 /// The server's bytes ended before the reply was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BrokenOff;
+pub(crate) struct TruncatedBody;
 
 /// An event that arrived.
 struct ArrivedFrame {
@@ -218,7 +218,7 @@ impl ReplyJudge {
     /// # Errors
     /// If the reply is not complete and something is held: a tool call, which clients would repair and run, or a text that
     /// is the start of a match. It is not released. Released bytes are still returned by [`take`](Self::take).
-    pub(crate) fn finish(&mut self) -> Result<(), BrokenOff> {
+    pub(crate) fn finish(&mut self) -> Result<(), TruncatedBody> {
         if self.is_over {
             return Ok(());
         }
@@ -237,7 +237,7 @@ impl ReplyJudge {
         }
         // If the reply ended early, held text is dropped.
         let is_broken =
-            |event: &Event| matches!(event, Event::Finish { reason } if is_broken_off(reason));
+            |event: &Event| matches!(event, Event::Finish { reason } if is_truncated(reason));
         let drops_held =
             ending.iter().any(is_broken) && !self.held.is_empty() && !self.is_lenient();
         if drops_held {
@@ -255,7 +255,7 @@ impl ReplyJudge {
         }
         let is_complete = self.is_over || self.held.is_empty() && !drops_held;
         self.is_over = true;
-        is_complete.then_some(()).ok_or(BrokenOff)
+        is_complete.then_some(()).ok_or(TruncatedBody)
     }
 
     /// Returns true if the reply was cut and another attempt at it has not begun to arrive: the bytes of the server that
@@ -296,7 +296,7 @@ impl ReplyJudge {
         is_open.then(|| self.parts.conversation())
     }
 
-    /// The warnings of rules so far.
+    /// Returns the warnings of rules so far.
     pub(crate) fn warnings(&self) -> Vec<Note> {
         let acted = self.parts.decisions().filter(|it| !it.is_suppressed());
         let warned = acted.filter(|decision| decision.action == Action::Warn);
@@ -345,7 +345,7 @@ impl ReplyJudge {
     }
 
     /// Judges a complete body that is not streamed.
-    pub(crate) fn judge_whole(&mut self, body: &[u8]) -> JudgedWhole {
+    pub(crate) fn judge_whole(&mut self, body: &[u8]) -> WholeBodyVerdict {
         let mut events = Vec::new();
         self.reader.push(body, &mut |_, event| events.push(event));
         self.reader.finish(&mut |_, event| events.push(event));
@@ -356,7 +356,7 @@ impl ReplyJudge {
             if !self.is_lenient() {
                 self.is_over = true;
                 self.report.is_blocked = true;
-                return JudgedWhole::Refused(Block::new(problem));
+                return WholeBodyVerdict::Refused(Block::new(problem));
             }
         }
         let judged = events
@@ -370,7 +370,7 @@ impl ReplyJudge {
         let block = match judged {
             Ok(rewritten) => {
                 self.is_over = true;
-                return JudgedWhole::Passes(rewritten);
+                return WholeBodyVerdict::Passes(rewritten);
             }
             Err(block) => block,
         };
@@ -380,22 +380,22 @@ impl ReplyJudge {
             return self
                 .next
                 .take()
-                .map_or(JudgedWhole::Refused(block), JudgedWhole::Retry);
+                .map_or(WholeBodyVerdict::Refused(block), WholeBodyVerdict::Retry);
         }
         self.block_whole(body, &block)
     }
 
     /// Blocks a reply that is not streamed.
-    pub(crate) fn block_whole(&mut self, body: &[u8], block: &Block) -> JudgedWhole {
+    pub(crate) fn block_whole(&mut self, body: &[u8], block: &Block) -> WholeBodyVerdict {
         self.is_over = true;
         self.report.is_blocked = true;
         self.report.rule = block.rule.clone();
         match (self.settings.ending, serde_json::from_slice::<Value>(body)) {
             (BlockEnding::Soft, Ok(reply)) => {
                 let reply = self.api.whole(&reply, &block.reason());
-                JudgedWhole::Passes(Some(reply.to_string().into_bytes()))
+                WholeBodyVerdict::Passes(Some(reply.to_string().into_bytes()))
             }
-            _ => JudgedWhole::Refused(block.clone()),
+            _ => WholeBodyVerdict::Refused(block.clone()),
         }
     }
 
@@ -444,7 +444,7 @@ impl ReplyJudge {
             texts.after_replies = hold.waits_for_end.then_some(self.parts.ended);
         }
         for event in events {
-            let completes_calls = matches!(&event, Event::Finish { reason } if !is_broken_off(reason))
+            let completes_calls = matches!(&event, Event::Finish { reason } if !is_truncated(reason))
                 && self.api.end_completes_calls();
             if let Err(block) = self.parts.apply(event, &mut texts) {
                 return self.block(&block);
@@ -588,7 +588,7 @@ impl ReplyJudge {
 
     /// Returns true if replies that cannot be read pass.
     fn is_lenient(&self) -> bool {
-        self.settings.is_fail_open || self.settings.mode == Mode::Shadow
+        self.settings.fail_open || self.settings.mode == Mode::Shadow
     }
 
     fn is_recognized(&self) -> bool {
@@ -636,8 +636,8 @@ pub(crate) fn add_path(paths: &mut BTreeMap<String, u64>, most: usize, path: &st
     *paths.entry(path.to_owned()).or_default() += bytes;
 }
 
-/// Returns true for the reasons of replies that did not come to their end.
-fn is_broken_off(reason: &str) -> bool {
+/// Returns true if the finish reason is that of a reply without its end.
+fn is_truncated(reason: &str) -> bool {
     matches!(reason, "truncated" | "error")
 }
 

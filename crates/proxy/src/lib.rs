@@ -16,7 +16,7 @@
 //! or not. Each event is read by `ttsr-wire`, and its bytes are sent unchanged once no rule holds a text in it. The events
 //! of a tool call are sent together, once the call is complete and judged. A redaction rewrites the events that have the
 //! text; a cut drops the events that are not sent, and ends the reply with the reason, as [`BlockEnding`] says. A reply
-//! that cannot be read is refused, unless [`ProxyConfig::is_fail_open`] is set. Memory is bounded by
+//! that cannot be read is refused, unless [`ProxyConfig::fail_open`] is set. Memory is bounded by
 //! [`ProxyLimits::held_bytes`] for each stream.
 //!
 //! If a rule retries, the request is sent again with its message, and the events of the new response continue the reply
@@ -34,7 +34,7 @@
 //!
 //! The state of rules is kept for each session: in memory ([`MemoryStore`]), in a file ([`JournalStore`]), in a Redis or
 //! Valkey server (`RedisStore`, with the feature `redis`), or in any other [`SessionStore`]. A session that cannot be
-//! loaded or written refuses its requests, unless [`ProxyConfig::is_fail_open`] is set.
+//! loaded or written refuses its requests, unless [`ProxyConfig::fail_open`] is set.
 //!
 //! # Example: requests through a proxy
 //! ```

@@ -77,7 +77,7 @@ impl ProxyMetrics {
 #[derive(Debug)]
 struct TotalsCollector {
     totals: Arc<ProxyTotals>,
-    /// The permits of requests that could begin, out of `permits`.
+    /// The semaphore whose free permits, out of `permits`, are the requests that can begin.
     free: Arc<Semaphore>,
     permits: usize,
 }

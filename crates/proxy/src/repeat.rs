@@ -4,7 +4,7 @@ use http_body_util::{Either, Full};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::body::{BodyError, SendAgain, ServerBody};
+use crate::body::{BodyError, ResendRequest, ServerBody};
 use crate::judge::{RepeatedAttempt, StreamFraming};
 use crate::request::OutgoingBody;
 use crate::routes::with_model;
@@ -55,7 +55,7 @@ impl RepeatedCall {
     }
 
     /// Returns the function that sends the request again.
-    pub(crate) fn into_send_again(mut self) -> SendAgain {
+    pub(crate) fn into_resend_request(mut self) -> ResendRequest {
         Box::new(move |next, permit| {
             self.carry(next);
             Box::pin(self.clone().send(next.clone(), permit))

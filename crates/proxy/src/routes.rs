@@ -19,7 +19,7 @@ pub(crate) enum ModelApi {
 }
 
 impl ModelApi {
-    /// The name in the log.
+    /// Returns the name in the log.
     pub(crate) fn name(self) -> &'static str {
         match self {
             ModelApi::AnthropicMessages => "anthropic-messages",
@@ -95,7 +95,7 @@ fn api(method: &Method, path: &str) -> Option<ModelApi> {
         [.., "v1", "messages"] | ["messages"] if is_post => Some(ModelApi::AnthropicMessages),
         [.., "chat", "completions"] if is_post => Some(ModelApi::OpenAiChat),
         [.., "responses"] if is_post => Some(ModelApi::OpenAiResponses),
-        // A stored reply. Its items and their number are not replies.
+        // GET of a stored response. `GET …/responses/{id}/input_items` and `POST …/responses/input_tokens` return no reply.
         [.., "responses", _] if method == Method::GET => Some(ModelApi::OpenAiResponses),
         [.., "chat", "completions", _] if method == Method::GET => Some(ModelApi::OpenAiChat),
         [.., "completions"] if is_post => Some(ModelApi::OpenAiCompletions),

@@ -40,6 +40,9 @@ impl Proxy {
     /// # Errors
     /// If the address is not a loopback address and the configuration neither has a token nor demands certificates of
     /// clients, or if the socket cannot be opened.
+    ///
+    /// # Panics
+    /// If it is polled outside of a tokio runtime with I/O and time enabled.
     pub async fn bind(config: ProxyConfig, pack: Pack, address: &str) -> Result<Proxy, ProxyError> {
         let because =
             |error: io::Error| ProxyError::new(format!("cannot listen on {address}: {error}"));
@@ -62,19 +65,19 @@ impl Proxy {
         })
     }
 
-    /// The address of the socket, with the port that was taken.
+    /// Returns the address of the socket, with the port that was taken.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The counters, which stay readable after the proxy has ended.
+    /// Returns the counters, which stay readable after the proxy has ended.
     #[must_use]
     pub fn totals(&self) -> Arc<ProxyTotals> {
         Arc::clone(&self.service.totals)
     }
 
-    /// The pack of replies that begin, to replace it while the proxy runs.
+    /// Returns the pack of replies that begin, to replace it while the proxy runs.
     #[must_use]
     pub fn pack(&self) -> Arc<PackSlot> {
         Arc::clone(&self.service.pack)
@@ -83,7 +86,8 @@ impl Proxy {
     /// Answers requests until `stop` is complete. Then no connection is accepted, and requests in progress are
     /// completed within [`ProxyLimits::drain_time`](crate::ProxyLimits::drain_time); the others are cut off then.
     ///
-    /// Must run in a tokio runtime with I/O and time.
+    /// # Panics
+    /// If it is polled outside of a tokio runtime with I/O and time enabled.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
         let limits = self.service.config.limits.clone();
         let builder = connection_builder(&limits);

@@ -24,7 +24,7 @@ use crate::config::{ProxyConfig, UpstreamUrl};
 use crate::conversations::{ReplySession, RequestRules, judge_alone, judge_in_session};
 use crate::error::ProxyError;
 use crate::headers::{add_warnings, names_accepted_host, prepare_request, set_headers};
-use crate::judge::{BodyFrames, JudgeSettings, JudgedWhole, ReplyJudge, ReplyReport};
+use crate::judge::{BodyFrames, JudgeSettings, ReplyJudge, ReplyReport, WholeBodyVerdict};
 use crate::metrics::{self, ProxyMetrics};
 use crate::pack_slot::PackSlot;
 use crate::repeat::{RepeatedCall, is_encoded, stream_framing};
@@ -225,7 +225,7 @@ impl ProxyService {
         let uri = route.upstream.join(route.rest);
         let not_joined = "the path cannot be joined to the server's";
         let uri = uri.map_err(|_| (StatusCode::BAD_REQUEST, not_joined))?;
-        if route.api == Some(ModelApi::Unjudged) && !self.config.is_fail_open {
+        if route.api == Some(ModelApi::Unjudged) && !self.config.fail_open {
             let message = "rules cannot judge the replies of this API; --fail-open passes them";
             return Err((StatusCode::BAD_REQUEST, message));
         }
@@ -272,7 +272,7 @@ impl ProxyService {
         rules: &RequestRules,
         account: &RequestAccount,
     ) -> Result<(RequestBody, Option<(JudgedRequest, ReplySession)>), Response<ResponseBody>> {
-        let is_passed = self.config.is_fail_open || self.config.mode == Mode::Shadow;
+        let is_passed = self.config.fail_open || self.config.mode == Mode::Shadow;
         if is_encoded(headers) && !is_passed {
             let message = "the body is compressed, and rules must read it";
             return Err(refuse(account, StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
@@ -313,7 +313,7 @@ impl ProxyService {
             Ok(judged) => (judged, Some(key)),
             Err(error) => {
                 account.session_lost(&error);
-                if !self.config.is_fail_open {
+                if !self.config.fail_open {
                     let message = format!("the session cannot be kept: {error}");
                     return Err(fail(account, &message));
                 }
@@ -347,7 +347,7 @@ impl ProxyService {
     ) -> Result<ResponseBody, Response<ResponseBody>> {
         let mut settings = JudgeSettings::new(&self.config);
         if is_encoded(headers) {
-            let is_passed = self.config.is_fail_open || self.config.mode == Mode::Shadow;
+            let is_passed = self.config.fail_open || self.config.mode == Mode::Shadow;
             let report = ReplyReport {
                 is_unreadable: true,
                 is_blocked: !is_passed,
@@ -391,7 +391,7 @@ impl ProxyService {
             let limits = &self.config.limits;
             let mut judged = JudgedBody::new(body, judge, reply.api, account.clone(), limits);
             if let Some((session, again)) = session {
-                judged = judged.in_session(session, again.into_send_again());
+                judged = judged.in_session(session, again.into_resend_request());
             }
             return Ok(ResponseBody::Judged(Box::new(judged)));
         }
@@ -416,7 +416,7 @@ impl ProxyService {
             let bytes = body.collect(self.config.limits.reply_bytes).await;
             let bytes = bytes.map_err(|error| fail(account, &error.to_string()))?;
             let (next, (session, again)) = match (judge.judge_whole(&bytes), &mut session) {
-                (JudgedWhole::Retry(next), Some(known)) => (next, known),
+                (WholeBodyVerdict::Retry(next), Some(known)) => (next, known),
                 (judged, _) => break (bytes, judged),
             };
             session.carried(&next.notes);
@@ -437,17 +437,17 @@ impl ProxyService {
             account.saved(&session.save(conversation).await);
         }
         match judged {
-            JudgedWhole::Passes(changed) => Ok(changed.unwrap_or(bytes)),
+            WholeBodyVerdict::Passes(changed) => Ok(changed.unwrap_or(bytes)),
             // A client repeats a request after an error of the gateway, and a reply that cannot be read may be damaged.
-            JudgedWhole::Refused(block) if judge.report().is_unreadable => {
+            WholeBodyVerdict::Refused(block) if judge.report().is_unreadable => {
                 Err(fail(account, &block.message))
             }
-            JudgedWhole::Refused(block) => {
+            WholeBodyVerdict::Refused(block) => {
                 let status = StatusCode::BAD_REQUEST;
                 let kind = "invalid_request_error";
                 Err(error_response(status, kind, &block.reason()))
             }
-            JudgedWhole::Retry(next) => Err(fail(account, &next.block.reason())),
+            WholeBodyVerdict::Retry(next) => Err(fail(account, &next.block.reason())),
         }
     }
 }

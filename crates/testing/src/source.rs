@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// The tokens of a source text that are identifiers or punctuation; comments and literals are left out.
+/// Returns the tokens of a source text that are identifiers or punctuation; comments and literals are left out.
 pub fn tokens(text: &str) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     let mut tokens = Vec::new();
@@ -56,7 +56,7 @@ pub fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// The index after the group that opens at `from`.
+/// Returns the index after the group that opens at `from`.
 fn after_group(tokens: &[String], from: usize) -> usize {
     let mut depth = 0;
     for (index, token) in tokens.iter().enumerate().skip(from) {
@@ -120,7 +120,7 @@ pub fn without_tests(tokens: &[String]) -> (Vec<String>, BTreeSet<String>) {
     (kept, modules)
 }
 
-/// The first names below the crate root that paths in these tokens begin with, in a module `depth` levels deep.
+/// Returns the first names below the crate root that paths in these tokens begin with, in a module `depth` levels deep.
 pub fn names_at_root(tokens: &[String], depth: usize) -> BTreeSet<String> {
     let is = |at: usize, text: &str| tokens.get(at).is_some_and(|token| token == text);
     let is_path = |at: usize| is(at, ":") && is(at + 1, ":");

@@ -94,6 +94,9 @@ impl<'a> Chunk<'a> {
     }
 
     /// Returns a part of the chunk. Both halves of a replacement map to the same bytes.
+    ///
+    /// # Panics
+    /// If the range is not within [`bytes`](Self::bytes).
     #[inline(always)]
     pub fn slice(&self, range: Range<usize>) -> Chunk<'a> {
         Chunk {

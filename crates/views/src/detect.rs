@@ -30,7 +30,7 @@ use crate::chunk::{Chunk, OffsetMap};
 pub struct Detection {
     /// The start: for a repetition, the first repeated byte. The text before it is worth keeping.
     pub start: u64,
-    /// The end of the text that had to be read.
+    /// The end of the text that the detection depends on.
     pub end: u64,
     /// The number of bytes of the part that had been delivered when the detection was certain.
     pub decided: u64,

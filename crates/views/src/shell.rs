@@ -103,11 +103,19 @@ pub struct ShellView {
     /// The complete commands that wait for the end of the outermost one.
     queue: ChunkBuffer,
     queued: Vec<QueuedCommand>,
-    /// True if the script of `sh -c` is read.
-    scripts: bool,
+    scripts: ScriptReading,
     /// The end of what was emitted of the outermost command; `None` if its haystack has not started.
     open: Option<u64>,
     counters: ShellCounters,
+}
+
+/// The reading of the script of `sh -c`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ScriptReading {
+    /// Its commands are read.
+    Commands,
+    /// It is one word, because it is in another script.
+    Word,
 }
 
 /// The role of the current value.
@@ -211,7 +219,7 @@ impl ShellView {
             body: None,
             queue: ChunkBuffer::default(),
             queued: Vec::new(),
-            scripts: true,
+            scripts: ScriptReading::Commands,
             open: None,
             counters: ShellCounters::default(),
         }
@@ -229,7 +237,7 @@ impl ShellView {
         self.restarts = self.source != ShellInput::Word || path.last() == Some("0");
     }
 
-    /// Starts a text that is not an argument.
+    /// Starts a shell text that does not come from a tool argument.
     #[inline]
     pub(crate) fn open_text(&mut self) {
         self.source = ShellInput::Text;

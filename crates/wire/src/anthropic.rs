@@ -141,9 +141,9 @@ fn start_block(
     match &*kind {
         "text" => {
             let key = key(index, Channel::Text);
-            let naming = PartSpec::new(&key, &name, Channel::Text);
-            reply.open(naming, on);
-            reply.push_delta(naming, block.bytes("text").unwrap_or_default(), on);
+            let spec = PartSpec::new(&key, &name, Channel::Text);
+            reply.open(spec, on);
+            reply.push_delta(spec, block.bytes("text").unwrap_or_default(), on);
             for citation in block.list("citations") {
                 tool_strings(reply, index, citation, "citations[]", None, on);
             }
@@ -151,17 +151,17 @@ fn start_block(
         }
         "compaction" => {
             let key = key(index, Channel::Text);
-            let naming = PartSpec::new(&key, &name, Channel::Text);
-            reply.open(naming, on);
-            reply.push_delta(naming, block.bytes("content").unwrap_or_default(), on);
+            let spec = PartSpec::new(&key, &name, Channel::Text);
+            reply.open(spec, on);
+            reply.push_delta(spec, block.bytes("content").unwrap_or_default(), on);
             reply.count_unread(block, &["content", "encrypted_content"], &kind, on);
         }
         "redacted_thinking" => reply.count_unread(block, &["data"], &kind, on),
         "thinking" => {
             let key = key(index, Channel::Reasoning);
-            let naming = PartSpec::new(&key, &name, Channel::Reasoning);
-            reply.open(naming, on);
-            reply.push_delta(naming, block.bytes("thinking").unwrap_or_default(), on);
+            let spec = PartSpec::new(&key, &name, Channel::Reasoning);
+            reply.open(spec, on);
+            reply.push_delta(spec, block.bytes("thinking").unwrap_or_default(), on);
             reply.count_unread(block, &["thinking", "signature"], &kind, on);
         }
         "tool_use" | "server_tool_use" | "mcp_tool_use" => {
@@ -169,7 +169,7 @@ fn start_block(
             let (tool, call) = (block.text("name"), block.text("id"));
             let (tool, call) = (tool.as_deref(), call.as_deref());
             calls.record(call, tool);
-            let naming = PartSpec {
+            let spec = PartSpec {
                 key: &key,
                 name: &name,
                 channel: Channel::ToolInput,
@@ -177,11 +177,11 @@ fn start_block(
                 call,
                 name_may_grow: false,
             };
-            reply.open(naming, on);
+            reply.open(spec, on);
             // Normally `{}`, the placeholder for the deltas; any other value is the input itself.
             match block.get("input") {
                 Some(input) if input.is_object() && input.members().is_empty() => {}
-                Some(input) => reply.push_whole(naming, input.string().unwrap_or(input.raw()), on),
+                Some(input) => reply.push_whole(spec, input.string().unwrap_or(input.raw()), on),
                 None => {}
             }
             reply.count_unread(
@@ -214,7 +214,7 @@ fn tool_result(
 ) {
     let (key, name) = (key(index, Channel::ToolOutput), index.to_string());
     let call = block.text("tool_use_id");
-    let naming = PartSpec {
+    let spec = PartSpec {
         tool: call.as_deref().and_then(|call| calls.tool_of(call)),
         call: call.as_deref(),
         ..PartSpec::new(&key, &name, Channel::ToolOutput)
@@ -241,7 +241,7 @@ fn tool_result(
         },
         None => {}
     }
-    reply.push_output(naming, outcome, &output, on);
+    reply.push_output(spec, outcome, &output, on);
 }
 
 fn block_delta(reply: &mut ReplyEmitter, index: u64, delta: &JsonValue<'_>, on: EventSink<'_>) {
@@ -261,8 +261,8 @@ fn block_delta(reply: &mut ReplyEmitter, index: u64, delta: &JsonValue<'_>, on: 
         _ => return unknown_delta(reply, index, delta, &kind, on),
     };
     let (key, name) = (key(index, channel), index.to_string());
-    let naming = PartSpec::new(&key, &name, channel);
-    reply.push_delta(naming, delta.bytes(member).unwrap_or_default(), on);
+    let spec = PartSpec::new(&key, &name, channel);
+    reply.push_delta(spec, delta.bytes(member).unwrap_or_default(), on);
     reply.count_unread(delta, &[member], &kind, on);
 }
 
@@ -286,7 +286,7 @@ fn tool_strings(
     on: EventSink<'_>,
 ) {
     let group = index.to_string();
-    let naming = PartSpec {
+    let spec = PartSpec {
         tool: call.and_then(|(_, tool)| tool),
         call: call.map(|(call, _)| call),
         ..PartSpec::new(&group, name, Channel::ToolOutput)
@@ -295,7 +295,7 @@ fn tool_strings(
         true => ToolOutcome::Error,
         false => ToolOutcome::Ok,
     };
-    reply.push_tool_strings(naming, outcome, value, &TOOL_METADATA, on);
+    reply.push_tool_strings(spec, outcome, value, &TOOL_METADATA, on);
 }
 
 /// Reads a delta of an unknown kind: its strings are judged as text, other content is counted.
@@ -307,12 +307,12 @@ fn unknown_delta(
     on: EventSink<'_>,
 ) {
     let (key, name) = (key(index, Channel::Text), index.to_string());
-    let naming = PartSpec::new(&key, &name, Channel::Text);
+    let spec = PartSpec::new(&key, &name, Channel::Text);
     reply.count_unknown(0, kind, on);
     for (member, value) in delta.members() {
         match value.string() {
             Some(_) if **member == *b"type" => {}
-            Some(bytes) => reply.push_delta(naming, bytes, on),
+            Some(bytes) => reply.push_delta(spec, bytes, on),
             None => {
                 let root = format!("{kind}.{}", String::from_utf8_lossy(member));
                 reply.count_unread(value, &[], &root, on);

@@ -167,12 +167,12 @@ fn start_block(reply: &mut ReplyEmitter, index: u64, holder: &JsonValue<'_>, on:
     if let Some(call) = start.get("toolUse") {
         let (tool, id) = (call.text("name"), call.text("toolUseId"));
         let (key, name) = (key(index, Channel::ToolInput), index.to_string());
-        let naming = PartSpec {
+        let spec = PartSpec {
             tool: tool.as_deref(),
             call: id.as_deref(),
             ..PartSpec::new(&key, &name, Channel::ToolInput)
         };
-        reply.open(naming, on);
+        reply.open(spec, on);
         reply.count_unread(call, &["name", "toolUseId", "input"], "toolUse", on);
     }
     if holder.get("start").is_some() {
@@ -224,20 +224,20 @@ fn tool_strings(
     on: EventSink<'_>,
 ) {
     let group = index.to_string();
-    let naming = PartSpec::new(&group, name, Channel::ToolOutput);
+    let spec = PartSpec::new(&group, name, Channel::ToolOutput);
     let outcome = match value.text("status").as_deref() {
         Some("error") => ToolOutcome::Error,
         _ => ToolOutcome::Ok,
     };
-    reply.push_tool_strings(naming, outcome, value, &["toolUseId", "format"], on);
+    reply.push_tool_strings(spec, outcome, value, &["toolUseId", "format"], on);
 }
 
 /// Reads what a guardrail of Bedrock reports, which repeats text of the model, as the output of a tool.
 fn trace(reply: &mut ReplyEmitter, event: &JsonValue<'_>, on: EventSink<'_>) {
     for name in ["amazon-bedrock-trace", "trace"] {
         if let Some(value) = event.get(name) {
-            let naming = PartSpec::new(name, name, Channel::ToolOutput);
-            reply.push_tool_strings(naming, ToolOutcome::Ok, value, &["action"], on);
+            let spec = PartSpec::new(name, name, Channel::ToolOutput);
+            reply.push_tool_strings(spec, ToolOutcome::Ok, value, &["action"], on);
         }
     }
 }

@@ -132,8 +132,8 @@ fn read_message(reply: &mut ReplyEmitter, index: u64, message: &JsonValue<'_>, o
         tool_call(reply, index, call, on);
     }
     for citation in message.get("citations").map_or(&[][..], one_or_many) {
-        let naming = PartSpec::new("citations", "citations[]", Channel::ToolOutput);
-        reply.push_tool_strings(naming, ToolOutcome::Ok, citation, &[], on);
+        let spec = PartSpec::new("citations", "citations[]", Channel::ToolOutput);
+        reply.push_tool_strings(spec, ToolOutcome::Ok, citation, &[], on);
     }
     reply.count_unread(message, &MESSAGE, "message", on);
 }
@@ -143,9 +143,9 @@ fn read_content(reply: &mut ReplyEmitter, index: u64, content: &JsonValue<'_>, o
     for (member, channel) in [("thinking", Channel::Reasoning), ("text", Channel::Text)] {
         if let Some(bytes) = content.bytes(member) {
             let key = format!("content {index}/{}", channel.name());
-            let naming = PartSpec::new(&key, &name, channel);
-            reply.open(naming, on);
-            reply.push_delta(naming, bytes, on);
+            let spec = PartSpec::new(&key, &name, channel);
+            reply.open(spec, on);
+            reply.push_delta(spec, bytes, on);
         }
     }
     reply.count_unread(content, &["text", "thinking"], "message.content[]", on);
@@ -156,14 +156,14 @@ fn tool_call(reply: &mut ReplyEmitter, index: u64, call: &JsonValue<'_>, on: Eve
     let tool = function.and_then(|function| function.text("name"));
     let (id, key) = (call.text("id"), format!("tool {index}/input"));
     let name = format!("tool/{index}");
-    let naming = PartSpec {
+    let spec = PartSpec {
         tool: tool.as_deref(),
         call: id.as_deref(),
         ..PartSpec::new(&key, &name, Channel::ToolInput)
     };
-    reply.open(naming, on);
+    reply.open(spec, on);
     let arguments = function.and_then(|function| function.bytes("arguments"));
-    reply.push_delta(naming, arguments.unwrap_or_default(), on);
+    reply.push_delta(spec, arguments.unwrap_or_default(), on);
     if let Some(function) = function {
         let root = "message.tool_calls[].function";
         reply.count_unread(function, &["name", "arguments"], root, on);

@@ -208,8 +208,8 @@ fn read_candidate(
     for name in GROUNDING {
         if let Some(value) = candidate.get(name) {
             let group = format!("{index} grounding");
-            let naming = PartSpec::new(&group, name, Channel::ToolOutput);
-            reply.push_tool_strings(naming, ToolOutcome::Ok, value, &GROUNDING_METADATA, on);
+            let spec = PartSpec::new(&group, name, Channel::ToolOutput);
+            reply.push_tool_strings(spec, ToolOutcome::Ok, value, &GROUNDING_METADATA, on);
         }
     }
     reply.count_unread(candidate, &CANDIDATE, "candidates[]", on);
@@ -273,17 +273,17 @@ fn function_call(
         },
     };
     let id = call.text("id");
-    let naming = PartSpec {
+    let spec = PartSpec {
         tool: tool.as_deref(),
         call: id.as_deref(),
         ..PartSpec::new(&open.key, &open.key, Channel::ToolInput)
     };
-    reply.open(naming, on);
+    reply.open(spec, on);
     if let Some(args) = args {
-        reply.push_whole(naming, args.string().unwrap_or(args.raw()), on);
+        reply.push_whole(spec, args.string().unwrap_or(args.raw()), on);
     }
     for piece in pieces {
-        reply.push_delta(naming, &open.args.continue_with(piece), on);
+        reply.push_delta(spec, &open.args.continue_with(piece), on);
         reply.count_unread(
             piece,
             &["jsonPath", "stringValue", "nullValue"],
@@ -303,8 +303,8 @@ fn function_call(
 }
 
 fn end_call(reply: &mut ReplyEmitter, mut call: OpenFunctionCall, on: EventSink<'_>) {
-    let naming = PartSpec::new(&call.key, &call.key, Channel::ToolInput);
-    reply.push_delta(naming, &call.args.end(), on);
+    let spec = PartSpec::new(&call.key, &call.key, Channel::ToolInput);
+    reply.push_delta(spec, &call.args.end(), on);
     reply.end(&call.key, on);
 }
 
@@ -317,12 +317,12 @@ fn executable_code(
     on: EventSink<'_>,
 ) {
     let (key, id) = (state.next_call(candidate), code.text("id"));
-    let naming = PartSpec {
+    let spec = PartSpec {
         tool: Some("executableCode"),
         call: id.as_deref(),
         ..PartSpec::new(&key, &key, Channel::ToolInput)
     };
-    reply.push_delta(naming, code.bytes("code").unwrap_or_default(), on);
+    reply.push_delta(spec, code.bytes("code").unwrap_or_default(), on);
     reply.end(&key, on);
     reply.count_unread(code, &["code", "language"], "executableCode", on);
 }
@@ -336,7 +336,7 @@ fn execution_result(
     on: EventSink<'_>,
 ) {
     let (key, id) = (state.next_output(candidate), result.text("id"));
-    let naming = PartSpec {
+    let spec = PartSpec {
         tool: Some("executableCode"),
         call: id.as_deref(),
         ..PartSpec::new(&key, &key, Channel::ToolOutput)
@@ -346,7 +346,7 @@ fn execution_result(
         Some(_) => ToolOutcome::Error,
     };
     let output = result.bytes("output").unwrap_or_default();
-    reply.push_output(naming, outcome, output, on);
+    reply.push_output(spec, outcome, output, on);
     let read = ["outcome", "output"];
     reply.count_unread(result, &read, "codeExecutionResult", on);
 }
@@ -362,7 +362,7 @@ fn function_response(
 ) {
     let (tool, id) = (answer.text("name"), answer.text("id"));
     let key = state.next_output(candidate);
-    let naming = PartSpec {
+    let spec = PartSpec {
         tool: tool.as_deref(),
         call: id.as_deref(),
         ..PartSpec::new(&key, &key, Channel::ToolOutput)
@@ -377,7 +377,7 @@ fn function_response(
             [(_, only)] => only.string(),
             _ => response.string(),
         };
-        reply.push_output(naming, outcome, output.unwrap_or(response.raw()), on);
+        reply.push_output(spec, outcome, output.unwrap_or(response.raw()), on);
     }
     let read = ["name", "response", "willContinue", "scheduling"];
     reply.count_unread(answer, &read, "functionResponse", on);

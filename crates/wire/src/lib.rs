@@ -1,7 +1,7 @@
 //! Readers for provider streams: response bytes in, [`Event`]s out.
 //!
 //! [`Reader`] recognises the format by its content and accepts bytes cut anywhere; the same bytes give the same events
-//! however they are cut. It returns no error: input that cannot be read is counted in [`Event::Unscanned`]. This module
+//! however they are cut. It returns no error: input that cannot be read is counted in [`Event::Unscanned`]. This crate
 //! does no I/O and knows no rules.
 //!
 //! # Formats

@@ -91,10 +91,10 @@ fn read_message(
     on: EventSink<'_>,
 ) {
     let thinking = holder.bytes("thinking").unwrap_or_default();
-    let naming = PartSpec::new("thinking", "thinking", Channel::Reasoning);
-    reply.push_delta(naming, thinking, on);
-    let naming = PartSpec::new("content", "content", Channel::Text);
-    reply.push_delta(naming, holder.bytes(text).unwrap_or_default(), on);
+    let spec = PartSpec::new("thinking", "thinking", Channel::Reasoning);
+    reply.push_delta(spec, thinking, on);
+    let spec = PartSpec::new("content", "content", Channel::Text);
+    reply.push_delta(spec, holder.bytes(text).unwrap_or_default(), on);
     for call in holder.list("tool_calls") {
         tool_call(reply, *calls, call, on);
         *calls += 1;
@@ -105,14 +105,14 @@ fn tool_call(reply: &mut ReplyEmitter, number: u64, call: &JsonValue<'_>, on: Ev
     let function = call.get("function").unwrap_or(call);
     let (tool, id) = (function.text("name"), call.text("id"));
     let key = format!("tool/{number}");
-    let naming = PartSpec {
+    let spec = PartSpec {
         tool: tool.as_deref(),
         call: id.as_deref(),
         ..PartSpec::new(&key, &key, Channel::ToolInput)
     };
-    reply.open(naming, on);
+    reply.open(spec, on);
     if let Some(input) = function.get("arguments") {
-        reply.push_whole(naming, input.string().unwrap_or(input.raw()), on);
+        reply.push_whole(spec, input.string().unwrap_or(input.raw()), on);
     }
     reply.end(&key, on);
     let root = "message.tool_calls[]";

@@ -197,8 +197,8 @@ fn sources(
     value: &JsonValue<'_>,
     on: EventSink<'_>,
 ) {
-    let naming = PartSpec::new(group, name, Channel::ToolOutput);
-    reply.push_tool_strings(naming, ToolOutcome::Ok, value, &SOURCE_METADATA, on);
+    let spec = PartSpec::new(group, name, Channel::ToolOutput);
+    reply.push_tool_strings(spec, ToolOutcome::Ok, value, &SOURCE_METADATA, on);
 }
 
 fn read_error(reply: &mut ReplyEmitter, error: &JsonValue<'_>, on: EventSink<'_>) {
@@ -221,7 +221,7 @@ fn read_choice(
     let reason = choice.text("finish_reason");
     if let Some(text) = choice.bytes("text") {
         reply.push_delta(
-            naming(&format!("choice/{index}/text"), Channel::Text),
+            part_spec(&format!("choice/{index}/text"), Channel::Text),
             text,
             on,
         );
@@ -242,7 +242,7 @@ fn read_choice(
     reply.count_unread(choice, &CHOICE, "choices[]", on);
 }
 
-/// Reads a message that comes with a delta: some servers repeat the message so far.
+/// Reads the member `message` of a chunk, in which some servers repeat the message so far.
 fn read_repeated_message(
     reply: &mut ReplyEmitter,
     index: u64,
@@ -253,7 +253,7 @@ fn read_repeated_message(
     let key = format!("choice/{index}/content");
     let content = message.bytes("content").unwrap_or_default();
     if complete || reply.delivered(&key).is_none() {
-        reply.push_whole(naming(&key, Channel::Text), content, on);
+        reply.push_whole(part_spec(&key, Channel::Text), content, on);
     } else if reply.delivered(&key) != Some(content.len() as u64) {
         reply.count_unscanned(content.len() as u64, "message", on);
     }
@@ -274,7 +274,7 @@ fn read_delta(
         Some(content) => {
             let bytes = content.string().unwrap_or_default();
             reply.push_delta(
-                naming(&format!("choice/{choice}/content"), Channel::Text),
+                part_spec(&format!("choice/{choice}/content"), Channel::Text),
                 bytes,
                 on,
             );
@@ -286,7 +286,7 @@ fn read_delta(
     }
     if let Some(refusal) = delta.bytes("refusal") {
         reply.push_delta(
-            naming(&format!("choice/{choice}/refusal"), Channel::Text),
+            part_spec(&format!("choice/{choice}/refusal"), Channel::Text),
             refusal,
             on,
         );
@@ -309,7 +309,7 @@ fn read_delta(
     if let Some(audio) = delta.get("audio") {
         let transcript = audio.bytes("transcript").unwrap_or_default();
         reply.push_delta(
-            naming(&format!("choice/{choice}/audio"), Channel::Text),
+            part_spec(&format!("choice/{choice}/audio"), Channel::Text),
             transcript,
             on,
         );
@@ -348,7 +348,7 @@ fn reasoning(
         };
         if !bytes.is_empty() && bytes != first {
             reply.push_delta(
-                naming(&format!("choice/{choice}/{name}"), Channel::Reasoning),
+                part_spec(&format!("choice/{choice}/{name}"), Channel::Reasoning),
                 bytes,
                 on,
             );
@@ -365,7 +365,7 @@ fn reasoning(
             Some(rest) => told = rest,
             None if first.is_empty() => {
                 let key = format!("choice/{choice}/reasoning_details");
-                reply.push_delta(naming(&key, Channel::Reasoning), text, on);
+                reply.push_delta(part_spec(&key, Channel::Reasoning), text, on);
             }
             None => reply.count_unscanned(text.len() as u64, "reasoning_details", on),
         }
@@ -389,7 +389,7 @@ fn content_list(
         let (text, thinking) = (piece.bytes("text"), piece.get("thinking"));
         if let Some(text) = text {
             reply.push_delta(
-                naming(&format!("choice/{choice}/content"), Channel::Text),
+                part_spec(&format!("choice/{choice}/content"), Channel::Text),
                 text,
                 on,
             );
@@ -401,7 +401,7 @@ fn content_list(
                 .iter()
                 .filter_map(|item| item.bytes("text"));
             for bytes in thinking.string().into_iter().chain(texts) {
-                reply.push_delta(naming(&key, Channel::Reasoning), bytes, on);
+                reply.push_delta(part_spec(&key, Channel::Reasoning), bytes, on);
             }
             let path = JsonPath::Member(&path, b"thinking");
             for item in thinking.items() {
@@ -502,21 +502,21 @@ fn push_tool_input(
     on: EventSink<'_>,
 ) {
     let tool = (!call.name.is_empty()).then_some(call.name.as_str());
-    let naming = PartSpec {
+    let spec = PartSpec {
         tool,
         call: call.id.as_deref(),
         name_may_grow: true,
-        ..naming(key, Channel::ToolInput)
+        ..part_spec(key, Channel::ToolInput)
     };
-    reply.open(naming, on);
+    reply.open(spec, on);
     match input.map(|input| (input.string(), input.raw())) {
-        Some((Some(bytes), _)) => reply.push_delta(naming, bytes, on),
+        Some((Some(bytes), _)) => reply.push_delta(spec, bytes, on),
         // An object instead of a string: its source text is the input.
-        Some((None, raw)) => reply.push_whole(naming, raw, on),
+        Some((None, raw)) => reply.push_whole(spec, raw, on),
         None => {}
     }
 }
 
-fn naming(key: &str, channel: Channel) -> PartSpec<'_> {
+fn part_spec(key: &str, channel: Channel) -> PartSpec<'_> {
     PartSpec::new(key, key, channel)
 }

@@ -26,7 +26,7 @@ struct DeltaKind {
     index: Option<&'static str>,
 }
 
-const fn stem(
+const fn delta_kind(
     event: &'static str,
     member: &'static str,
     channel: Channel,
@@ -43,51 +43,51 @@ const fn stem(
 const CONTENT: Option<&str> = Some("content_index");
 
 const DELTA_KINDS: [DeltaKind; 15] = [
-    stem("output_text", "text", Channel::Text, CONTENT),
-    stem("refusal", "refusal", Channel::Text, CONTENT),
-    stem("reasoning_text", "reasoning", Channel::Reasoning, CONTENT),
-    stem(
+    delta_kind("output_text", "text", Channel::Text, CONTENT),
+    delta_kind("refusal", "refusal", Channel::Text, CONTENT),
+    delta_kind("reasoning_text", "reasoning", Channel::Reasoning, CONTENT),
+    delta_kind(
         "reasoning_summary_text",
         "summary",
         Channel::Reasoning,
         Some("summary_index"),
     ),
-    stem(
+    delta_kind(
         "function_call_arguments",
         "arguments",
         Channel::ToolInput,
         None,
     ),
-    stem("mcp_call_arguments", "arguments", Channel::ToolInput, None),
-    stem("mcp_call.arguments", "arguments", Channel::ToolInput, None),
-    stem("custom_tool_call_input", "input", Channel::ToolInput, None),
-    stem(
+    delta_kind("mcp_call_arguments", "arguments", Channel::ToolInput, None),
+    delta_kind("mcp_call.arguments", "arguments", Channel::ToolInput, None),
+    delta_kind("custom_tool_call_input", "input", Channel::ToolInput, None),
+    delta_kind(
         "code_interpreter_call_code",
         "code",
         Channel::ToolInput,
         None,
     ),
-    stem(
+    delta_kind(
         "code_interpreter_call.code",
         "code",
         Channel::ToolInput,
         None,
     ),
-    stem(
+    delta_kind(
         "shell_call_command",
         "command",
         Channel::ToolInput,
         Some("command_index"),
     ),
-    stem(
+    delta_kind(
         "apply_patch_call_operation_diff",
         "diff",
         Channel::ToolInput,
         None,
     ),
-    stem("audio.transcript", "transcript", Channel::Text, CONTENT),
-    stem("audio_transcript", "transcript", Channel::Text, CONTENT),
-    stem(
+    delta_kind("audio.transcript", "transcript", Channel::Text, CONTENT),
+    delta_kind("audio_transcript", "transcript", Channel::Text, CONTENT),
+    delta_kind(
         "output_audio_transcript",
         "transcript",
         Channel::Text,
@@ -334,10 +334,15 @@ fn read_event(
         return reply.count_unscanned(record.content(), TOO_MANY, on);
     };
     let (stem, verb) = event.rsplit_once('.').unwrap_or((event, ""));
-    if let (Some(stem), "delta" | "done") =
+    if let (Some(kind), "delta" | "done") =
         (DELTA_KINDS.iter().find(|known| known.event == stem), verb)
     {
-        return read_delta_event(reply, items, at, stem, verb == "done", record, on);
+        let event = DeltaEvent {
+            kind,
+            is_done: verb == "done",
+            record,
+        };
+        return read_delta_event(reply, items, at, event, on);
     }
     match (event, record.get("delta").map(JsonValue::string)) {
         ("output_item.added" | "output_item.done", _) => {
@@ -353,16 +358,13 @@ fn read_event(
             | "reasoning_summary_part.done",
             _,
         ) => {
-            let summary = stem == "reasoning_summary_part";
-            let index = record
-                .number(if summary {
-                    "summary_index"
-                } else {
-                    "content_index"
-                })
-                .unwrap_or(0);
+            let (member, index) = match stem {
+                "reasoning_summary_part" => ("summary", "summary_index"),
+                _ => ("content", "content_index"),
+            };
+            let index = record.number(index).unwrap_or(0);
             if let Some(part) = record.get("part") {
-                read_part(reply, items, at, index, part, summary, on);
+                read_part(reply, items, ItemPart::new(at, member, index), part, on);
             }
             reply.count_unread(record, &["part"], event, on);
         }
@@ -371,7 +373,8 @@ fn read_event(
             reply.count_unread(record, &["obfuscation"], event, on)
         }
         (_, Some(Some(bytes))) => {
-            let (key, name) = (items.key(at, stem, 0), items.name(at, stem, 0));
+            let place = ItemPart::new(at, stem, 0);
+            let (key, name) = (items.key(place), items.name(place));
             if !reply.is_open(&key) {
                 reply.count_unknown(0, &format!("response.{event}"), on);
             }
@@ -392,39 +395,48 @@ fn read_event(
     }
 }
 
-/// Reads a delta of a known kind, or the repetition of its whole content.
+/// An event with a delta of a known kind, or with its whole content.
+#[derive(Clone, Copy)]
+struct DeltaEvent<'r, 'i> {
+    kind: &'static DeltaKind,
+    /// True if the event repeats the whole content.
+    is_done: bool,
+    record: &'r JsonValue<'i>,
+}
+
 fn read_delta_event(
     reply: &mut ReplyEmitter,
     items: &OutputItems,
     at: usize,
-    stem: &DeltaKind,
-    done: bool,
-    record: &JsonValue<'_>,
+    event: DeltaEvent<'_, '_>,
     on: EventSink<'_>,
 ) {
-    let index = stem
+    let DeltaEvent {
+        kind,
+        is_done,
+        record,
+    } = event;
+    let index = kind
         .index
         .and_then(|member| record.number(member))
         .unwrap_or(0);
-    let (key, name) = (
-        items.key(at, stem.member, index),
-        items.name(at, stem.member, index),
-    );
-    let naming = items.naming(at, &key, &name, stem.channel);
-    let member = match stem.member {
-        _ if !done => "delta",
+    let place = ItemPart::new(at, kind.member, index);
+    let (key, name) = (items.key(place), items.name(place));
+    let spec = items.part_spec(at, &key, &name, kind.channel);
+    let member = match kind.member {
+        _ if !is_done => "delta",
         "reasoning" | "summary" => "text",
         member => member,
     };
     let bytes = record.bytes(member).unwrap_or_default();
-    if done {
-        reply.push_whole(naming, bytes, on);
+    if is_done {
+        reply.push_whole(spec, bytes, on);
         reply.end(&key, on);
     } else {
-        reply.push_delta(naming, bytes, on);
+        reply.push_delta(spec, bytes, on);
     }
     let read = [member, "obfuscation", "logprobs", "name"];
-    reply.count_unread(record, &read, &format!("response.{}", stem.event), on);
+    reply.count_unread(record, &read, &format!("response.{}", kind.event), on);
 }
 
 /// Reads all members of an item that was added or is done.
@@ -439,10 +451,10 @@ fn read_item(
     let kind = item.text("type").unwrap_or_default();
     items.describe(at, item);
     for (index, part) in (0..).zip(item.list("content")) {
-        read_part(reply, items, at, index, part, false, on);
+        read_part(reply, items, ItemPart::new(at, "content", index), part, on);
     }
     for (index, part) in (0..).zip(item.list("summary")) {
-        read_part(reply, items, at, index, part, true, on);
+        read_part(reply, items, ItemPart::new(at, "summary", index), part, on);
     }
     for member in INPUTS {
         if let Some(value) = item.get(member) {
@@ -477,12 +489,13 @@ fn text_member(
     value: &JsonValue<'_>,
     on: EventSink<'_>,
 ) {
-    let (key, name) = (items.key(at, member, 0), items.name(at, member, 0));
-    let naming = items.naming(at, &key, &name, Channel::ToolInput);
+    let place = ItemPart::new(at, member, 0);
+    let (key, name) = (items.key(place), items.name(place));
+    let spec = items.part_spec(at, &key, &name, Channel::ToolInput);
     if reply.delivered(&key).is_none() || reply.is_open(&key) {
-        reply.open(naming, on);
+        reply.open(spec, on);
     }
-    reply.push_whole(naming, value.string().unwrap_or(value.raw()), on);
+    reply.push_whole(spec, value.string().unwrap_or(value.raw()), on);
 }
 
 /// Reads JSON that an item holds. Commands and diffs in it may have streamed; the other members are a part of their
@@ -497,12 +510,13 @@ fn json_member(
 ) {
     let mut streamed = Vec::new();
     for (index, command) in (0..).zip(value.list("commands")) {
-        if push_streamed_snapshot(reply, items, at, "command", index, command, on) {
+        let place = ItemPart::new(at, "command", index);
+        if push_streamed_snapshot(reply, items, place, command, on) {
             streamed.push("commands");
         }
     }
     if let Some(diff) = value.get("diff")
-        && push_streamed_snapshot(reply, items, at, "diff", 0, diff, on)
+        && push_streamed_snapshot(reply, items, ItemPart::new(at, "diff", 0), diff, on)
     {
         streamed.push("diff");
     }
@@ -515,7 +529,8 @@ fn json_member(
     let others: Vec<_> = others
         .flat_map(|(name, value)| [name, value.raw()])
         .collect();
-    let (key, name) = (items.key(at, member, 0), items.name(at, member, 0));
+    let place = ItemPart::new(at, member, 0);
+    let (key, name) = (items.key(place), items.name(place));
     let new = DeliveredJson {
         others: others.join(&b'\n'),
         raw: value.raw().to_vec(),
@@ -527,7 +542,7 @@ fn json_member(
     }
     reply.end(&key, on);
     reply.push_raw_delta(
-        items.naming(at, &key, &name, Channel::ToolInput),
+        items.part_spec(at, &key, &name, Channel::ToolInput),
         new.raw.clone(),
         on,
     );
@@ -538,17 +553,15 @@ fn json_member(
 fn push_streamed_snapshot(
     reply: &mut ReplyEmitter,
     items: &OutputItems,
-    at: usize,
-    member: &str,
-    index: u64,
+    place: ItemPart<'_>,
     value: &JsonValue<'_>,
     on: EventSink<'_>,
 ) -> bool {
-    let (key, name) = (items.key(at, member, index), items.name(at, member, index));
+    let (key, name) = (items.key(place), items.name(place));
     let streamed = reply.delivered(&key).is_some_and(|bytes| bytes > 0);
     if streamed {
         reply.push_whole(
-            items.naming(at, &key, &name, Channel::ToolInput),
+            items.part_spec(place.item, &key, &name, Channel::ToolInput),
             value.string().unwrap_or_default(),
             on,
         );
@@ -556,27 +569,27 @@ fn push_streamed_snapshot(
     streamed
 }
 
-/// Reads a content part or a summary part of an item.
+/// Reads an element of the member `content` or `summary` of an item.
 fn read_part(
     reply: &mut ReplyEmitter,
     items: &OutputItems,
-    at: usize,
-    index: u64,
+    place: ItemPart<'_>,
     part: &JsonValue<'_>,
-    summary: bool,
     on: EventSink<'_>,
 ) {
+    let at = place.item;
     let kind = part.text("type").unwrap_or_default();
     let reasoning = kind.starts_with("reasoning");
     for member in ["text", "refusal", "transcript"] {
         let (slot, channel) = match member {
-            "text" if summary => ("summary", Channel::Reasoning),
+            "text" if place.member == "summary" => ("summary", Channel::Reasoning),
             "text" if reasoning => ("reasoning", Channel::Reasoning),
             _ => (member, Channel::Text),
         };
-        let (key, name) = (items.key(at, slot, index), items.name(at, slot, index));
+        let place = ItemPart::new(at, slot, place.index);
+        let (key, name) = (items.key(place), items.name(place));
         let bytes = part.bytes(member).unwrap_or_default();
-        reply.push_whole(items.naming(at, &key, &name, channel), bytes, on);
+        reply.push_whole(items.part_spec(at, &key, &name, channel), bytes, on);
     }
     for annotation in part.list("annotations") {
         tool_strings(reply, items, at, "annotations[]", annotation, on);
@@ -607,7 +620,7 @@ fn tool_strings(
     let group = at.to_string();
     // An annotation is part of a message, not of the result of a call.
     let is_of_call = name != "annotations[]";
-    let naming = PartSpec {
+    let spec = PartSpec {
         tool: item.tool.as_deref().filter(|_| is_of_call),
         call: item.call.as_deref().filter(|_| is_of_call),
         ..PartSpec::new(&group, name, Channel::ToolOutput)
@@ -616,7 +629,26 @@ fn tool_strings(
         "error" => ToolOutcome::Error,
         _ => ToolOutcome::Ok,
     };
-    reply.push_tool_strings(naming, outcome, value, &["encrypted_content"], on);
+    reply.push_tool_strings(spec, outcome, value, &["encrypted_content"], on);
+}
+
+/// The place of a part: an element of a member of an item.
+#[derive(Clone, Copy)]
+struct ItemPart<'m> {
+    /// The index in [`OutputItems::list`].
+    item: usize,
+    member: &'m str,
+    index: u64,
+}
+
+impl<'m> ItemPart<'m> {
+    fn new(item: usize, member: &'m str, index: u64) -> ItemPart<'m> {
+        ItemPart {
+            item,
+            member,
+            index,
+        }
+    }
 }
 
 impl OutputItems {
@@ -662,14 +694,20 @@ impl OutputItems {
         known.call = known.call.take().or(call.map(|call| call.into_owned()));
     }
 
-    fn key(&self, at: usize, member: &str, index: u64) -> String {
-        format!("{at}/{member}/{index}")
+    fn key(&self, place: ItemPart<'_>) -> String {
+        let ItemPart {
+            item,
+            member,
+            index,
+        } = place;
+        format!("{item}/{member}/{index}")
     }
 
     /// Returns the name of a part: the item's id and, where an item has several parts, a suffix.
-    fn name(&self, at: usize, member: &str, index: u64) -> String {
-        let item = &self.list[at].name;
-        match member {
+    fn name(&self, place: ItemPart<'_>) -> String {
+        let item = &self.list[place.item].name;
+        let index = place.index;
+        match place.member {
             "arguments" | "input" | "code" | "diff" | "action" => item.clone(),
             "text" | "refusal" | "reasoning" | "command" | "transcript" => {
                 format!("{item}/{index}")
@@ -679,7 +717,7 @@ impl OutputItems {
         }
     }
 
-    fn naming<'a>(
+    fn part_spec<'a>(
         &'a self,
         at: usize,
         key: &'a str,

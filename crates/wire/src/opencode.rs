@@ -727,12 +727,12 @@ impl TrackedMessage {
         part: &JsonValue<'_>,
         on: EventSink<'_>,
     ) {
-        let naming = PartSpec::new(id, id, channel);
+        let spec = PartSpec::new(id, id, channel);
         if self.reply.delivered(id).is_none() {
-            self.reply.open(naming, on);
+            self.reply.open(spec, on);
         }
         let text = part.bytes("text").unwrap_or_default();
-        self.reply.push_whole(naming, text, on);
+        self.reply.push_whole(spec, text, on);
         if part
             .get("time")
             .is_some_and(|time| time.get("end").is_some())
@@ -744,13 +744,13 @@ impl TrackedMessage {
     /// Reads a tool call of the classic interface, which has its input once it runs.
     fn read_tool_part(&mut self, id: &str, part: &JsonValue<'_>, on: EventSink<'_>) {
         let (tool, call) = (part.text("tool"), part.text("callID"));
-        let naming = PartSpec {
+        let spec = PartSpec {
             tool: tool.as_deref(),
             call: call.as_deref(),
             ..PartSpec::new(id, id, Channel::ToolInput)
         };
         if self.reply.delivered(id).is_none() {
-            self.reply.open(naming, on);
+            self.reply.open(spec, on);
         }
         let Some(state) = part.get("state") else {
             return;
@@ -759,7 +759,7 @@ impl TrackedMessage {
         if self.reply.is_open(id) && status.as_deref() != Some("pending") {
             match state.get("input") {
                 Some(input) if !input.members().is_empty() => {
-                    self.reply.push_whole(naming, input.raw(), on)
+                    self.reply.push_whole(spec, input.raw(), on)
                 }
                 _ => {}
             }
@@ -770,7 +770,7 @@ impl TrackedMessage {
             Some("error") => (ToolOutcome::Error, state.bytes("error")),
             _ => return,
         };
-        self.read_output(naming, outcome, output.unwrap_or_default(), on);
+        self.read_output(spec, outcome, output.unwrap_or_default(), on);
     }
 
     /// Reads the output of the tool call in the part `input`, as a part of its own.
@@ -785,13 +785,13 @@ impl TrackedMessage {
             format!("{}/output", input.key),
             format!("{}/output", input.name),
         );
-        let naming = PartSpec {
+        let spec = PartSpec {
             key: &key,
             name: &name,
             channel: Channel::ToolOutput,
             ..input
         };
-        self.reply.push_output(naming, outcome, output, on);
+        self.reply.push_output(spec, outcome, output, on);
     }
 
     /// Reads a stage of a tool call in the second interface, which reports the output with the last one.
@@ -840,7 +840,7 @@ impl TrackedMessage {
         if channel == Channel::ToolInput {
             self.calls.record(Some(&name), tool.as_deref());
         }
-        let naming = PartSpec {
+        let spec = PartSpec {
             tool: tool.as_deref(),
             call: (channel == Channel::ToolInput).then_some(&*name),
             ..PartSpec::new(&key, &name, channel)
@@ -850,14 +850,14 @@ impl TrackedMessage {
         }
         let on = &mut |id: &str, event| on(id, ServerNotice::Event(event));
         match verb {
-            "started" => drop(self.reply.open(naming, on)),
+            "started" => drop(self.reply.open(spec, on)),
             "delta" => {
                 let delta = event.bytes("delta").unwrap_or_default();
-                self.reply.push_delta(naming, delta, on);
+                self.reply.push_delta(spec, delta, on);
             }
             "ended" => {
                 let text = event.bytes("text").unwrap_or_default();
-                self.reply.push_whole(naming, text, on);
+                self.reply.push_whole(spec, text, on);
                 self.reply.end(&key, on);
             }
             _ => self.reply.count_unread(event, &[], verb, on),

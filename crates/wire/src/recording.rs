@@ -92,7 +92,7 @@ impl RecordingReader {
 
     fn finish_one(&mut self, index: usize, reason: Option<String>, on: EventSink<'_>) {
         if let Some(mut reply) = self.replies[index].take() {
-            // A recording with only part lines does not say how the stream ended.
+            // The lines of parts do not say how the stream ended.
             let unsaid = if reply.any_open() { TRUNCATED } else { "end" };
             reply.reason = reason.or(reply.reason.take());
             reply.finish(unsaid, on);
@@ -168,7 +168,7 @@ fn part_line(reply: &mut ReplyEmitter, line: &JsonValue<'_>, on: EventSink<'_>) 
     let (tool, call) = (line.text("tool"), line.text("call"));
     let (tool, call) = (tool.as_deref(), call.as_deref());
     let channel = known.unwrap_or(Channel::Text);
-    let naming = PartSpec {
+    let spec = PartSpec {
         key: &part,
         name: &part,
         channel,
@@ -182,9 +182,9 @@ fn part_line(reply: &mut ReplyEmitter, line: &JsonValue<'_>, on: EventSink<'_>) 
     }
     let names_tool = tool.is_some() && reply.is_open(&part);
     if line.get("d").is_some() || line.get("b").is_some() || names_tool {
-        reply.open(naming, on);
+        reply.open(spec, on);
         read_outcome(reply, &part, line, on);
-        reply.push_raw_delta(naming, bytes, on);
+        reply.push_raw_delta(spec, bytes, on);
     }
     if line.get("end").is_some_and(|end| end.raw() == b"true") {
         reply.end(&part, on);

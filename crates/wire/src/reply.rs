@@ -4,6 +4,7 @@
 //! 2. A delta is never empty.
 //! 3. The halves of a surrogate pair that the provider cut in two are joined.
 //! 4. Content that repeats a part is a snapshot; the first copy of it is a delta.
+//! 5. Part ids are consecutive from 0, in the order in which the parts start.
 //!
 //! This module knows no provider: format readers identify parts by keys of their own.
 //!
@@ -69,7 +70,7 @@ struct EmittedPart {
     channel: Channel,
     is_open: bool,
     /// True if its bytes came in one fragment, which may be repeated or replaced by deltas.
-    whole: bool,
+    is_whole: bool,
 }
 
 /// The state of a part that is kept while it is open.
@@ -89,21 +90,24 @@ struct WirePart {
 struct PartGroup {
     /// In the order in which they opened; some may have ended.
     parts: Vec<u32>,
-    /// The number of open parts among them.
+    /// The number of open parts among them. At 0 the group is removed.
     open: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct ReplyEmitter {
     name: String,
+    /// By the number of the part, which is also its [`PartId`]. None is removed before the reply ends.
     parts: Vec<EmittedPart>,
+    /// By the number of the part. A part has an entry if and only if [`EmittedPart::is_open`] is true.
     open: HashMap<u32, WirePart>,
     /// The groups with an open part.
     groups: HashMap<String, PartGroup>,
     /// The latest part of each key, and the names in use.
     known: PartIndex,
     /// The latest part and its name, if its `PartStart` was not emitted yet because its tool's name may be a fragment.
-    /// Rules must not see a fragment as the name.
+    /// Rules must not see a fragment as the name. Every event of the part, and the start of another one, is preceded by
+    /// [`emit_start`](Self::emit_start), so at most one part is starting.
     starting: Option<(usize, String)>,
     usage: Option<(u64, u64)>,
     failed: bool,
@@ -158,13 +162,13 @@ impl ReplyEmitter {
     }
 
     /// Opens the part unless it is open, and emits its tool if that is new. Returns `None` if there are too many parts.
-    pub(super) fn open(&mut self, naming: PartSpec<'_>, on: EventSink<'_>) -> Option<usize> {
-        match self.known.part(naming.key) {
+    pub(super) fn open(&mut self, spec: PartSpec<'_>, on: EventSink<'_>) -> Option<usize> {
+        match self.known.part(spec.key) {
             Some(part) if self.parts[part].is_open => {
-                self.set_tool(part, naming.tool, naming.call, on);
+                self.set_tool(part, spec.tool, spec.call, on);
                 Some(part)
             }
-            _ => self.start(naming, on),
+            _ => self.start(spec, on),
         }
     }
 
@@ -191,28 +195,28 @@ impl ReplyEmitter {
     /// Emits the whole output of a tool call as a part, unless a part of that key was opened before.
     pub(super) fn push_output(
         &mut self,
-        naming: PartSpec<'_>,
+        spec: PartSpec<'_>,
         outcome: ToolOutcome,
         bytes: &[u8],
         on: EventSink<'_>,
     ) {
-        if self.delivered(naming.key).is_some() {
+        if self.delivered(spec.key).is_some() {
             return;
         }
-        if self.open(naming, on).is_none() {
+        if self.open(spec, on).is_none() {
             return self.count_unscanned(bytes.len() as u64, TOO_MANY, on);
         }
-        self.set_outcome(naming.key, outcome, on);
-        self.push_whole(naming, bytes, on);
-        self.end(naming.key, on);
+        self.set_outcome(spec.key, outcome, on);
+        self.push_whole(spec, bytes, on);
+        self.end(spec.key, on);
     }
 
     /// Appends bytes to the part.
-    pub(super) fn push_delta(&mut self, naming: PartSpec<'_>, bytes: &[u8], on: EventSink<'_>) {
+    pub(super) fn push_delta(&mut self, spec: PartSpec<'_>, bytes: &[u8], on: EventSink<'_>) {
         if bytes.is_empty() {
             return;
         }
-        let Some(part) = self.open_for_delta(naming, on) else {
+        let Some(part) = self.open_for_delta(spec, on) else {
             return self.count_unscanned(bytes.len() as u64, TOO_MANY, on);
         };
         let Some(open) = self.open.get_mut(&number(part)) else {
@@ -222,10 +226,11 @@ impl ReplyEmitter {
         self.deliver(part, joined.into_owned(), on);
     }
 
-    /// Returns the part to append to; starts a new one if the open part arrived whole.
-    fn open_for_delta(&mut self, naming: PartSpec<'_>, on: EventSink<'_>) -> Option<usize> {
-        let part = self.open(naming, on)?;
-        if !self.parts[part].whole {
+    /// Returns the part to append to; starts a new one if the open part arrived whole, because a delta after the whole
+    /// text begins the text anew.
+    fn open_for_delta(&mut self, spec: PartSpec<'_>, on: EventSink<'_>) -> Option<usize> {
+        let part = self.open(spec, on)?;
+        if !self.parts[part].is_whole {
             return Some(part);
         }
         let open = self.open.get(&number(part));
@@ -236,39 +241,34 @@ impl ReplyEmitter {
             PartSpec {
                 tool: tool.as_deref(),
                 call: call.as_deref(),
-                ..naming
+                ..spec
             },
             on,
         )
     }
 
     /// Appends bytes that did not come as JSON text, without joining surrogates.
-    pub(super) fn push_raw_delta(
-        &mut self,
-        naming: PartSpec<'_>,
-        bytes: Vec<u8>,
-        on: EventSink<'_>,
-    ) {
+    pub(super) fn push_raw_delta(&mut self, spec: PartSpec<'_>, bytes: Vec<u8>, on: EventSink<'_>) {
         if bytes.is_empty() {
             return;
         }
-        match self.open(naming, on) {
+        match self.open(spec, on) {
             Some(part) => self.deliver(part, bytes, on),
             None => self.count_unscanned(bytes.len() as u64, TOO_MANY, on),
         }
     }
 
     /// Emits all bytes of the part at once: as a snapshot if some were emitted before, or else as a delta.
-    pub(super) fn push_whole(&mut self, naming: PartSpec<'_>, bytes: &[u8], on: EventSink<'_>) {
+    pub(super) fn push_whole(&mut self, spec: PartSpec<'_>, bytes: &[u8], on: EventSink<'_>) {
         if bytes.is_empty() {
             return;
         }
-        if self.delivered(naming.key).is_some_and(|bytes| bytes > 0) {
-            return self.push_snapshot(naming.key, join_all_surrogates(bytes), on);
+        if self.delivered(spec.key).is_some_and(|bytes| bytes > 0) {
+            return self.push_snapshot(spec.key, join_all_surrogates(bytes), on);
         }
-        match self.open(naming, on) {
+        match self.open(spec, on) {
             Some(part) => {
-                self.parts[part].whole = true;
+                self.parts[part].is_whole = true;
                 let bytes = join_all_surrogates(bytes);
                 self.deliver(part, bytes, on);
             }
@@ -339,33 +339,33 @@ impl ReplyEmitter {
     }
 
     /// Reads every string of `value` that is not metadata as the output of a tool, each as a part of its own, with the
-    /// outcome of the call. A string that the reply repeats at the same path is a snapshot of the first one. `naming`
+    /// outcome of the call. A string that the reply repeats at the same path is a snapshot of the first one. `spec`
     /// has the group of the parts as its key and the name of the value as its name; `metadata` lists members of the
     /// value and of the objects in it that are known metadata.
     pub(super) fn push_tool_strings(
         &mut self,
-        naming: PartSpec<'_>,
+        spec: PartSpec<'_>,
         outcome: ToolOutcome,
         value: &JsonValue<'_>,
         metadata: &[&str],
         on: EventSink<'_>,
     ) {
-        value.visit_unread(&[], &JsonPath::Root(naming.name), &mut |path, text| {
+        value.visit_unread(&[], &JsonPath::Root(spec.name), &mut |path, text| {
             if path.has_member(metadata) {
                 return;
             }
             let name = truncated_kind(&path.to_string());
-            let key = format!("{}/{path}={}", naming.key, String::from_utf8_lossy(text));
-            let naming = PartSpec {
+            let key = format!("{}/{path}={}", spec.key, String::from_utf8_lossy(text));
+            let spec = PartSpec {
                 key: &key,
                 name: &name,
                 channel: Channel::ToolOutput,
-                ..naming
+                ..spec
             };
             if self.delivered(&key).is_some() {
-                return self.push_whole(naming, text, on);
+                return self.push_whole(spec, text, on);
             }
-            self.push_output(naming, outcome, text, on);
+            self.push_output(spec, outcome, text, on);
         });
     }
 
@@ -410,6 +410,7 @@ impl ReplyEmitter {
     /// Ends all parts and the reply. `reason` applies if the provider gave none.
     pub(super) fn finish(mut self, reason: &str, on: EventSink<'_>) {
         let mut open: Vec<u32> = self.open.keys().copied().collect();
+        // The order of a hash map is random: parts end in the order in which they started.
         open.sort_unstable();
         for part in open {
             self.end_part(part as usize, on);
@@ -422,7 +423,7 @@ impl ReplyEmitter {
         self.emit(Event::Finish { reason }, on);
     }
 
-    fn start(&mut self, naming: PartSpec<'_>, on: EventSink<'_>) -> Option<usize> {
+    fn start(&mut self, spec: PartSpec<'_>, on: EventSink<'_>) -> Option<usize> {
         self.emit_start(on);
         if self.is_full() {
             return None;
@@ -435,7 +436,7 @@ impl ReplyEmitter {
             tool,
             call,
             name_may_grow,
-        } = naming;
+        } = spec;
         self.known.set_part(key, part);
         let of_group = self.groups.entry(group_name(key).to_owned()).or_default();
         of_group.parts.push(number(part));
@@ -448,7 +449,7 @@ impl ReplyEmitter {
             bytes: 0,
             channel,
             is_open: true,
-            whole: false,
+            is_whole: false,
         });
         let open = WirePart {
             tool: tool.map(str::to_owned),
@@ -497,9 +498,9 @@ impl ReplyEmitter {
         let Some(known) = self.open.get_mut(&number(part)) else {
             return;
         };
-        let news = tool.is_some_and(|tool| known.tool.as_deref() != Some(tool))
+        let is_changed = tool.is_some_and(|tool| known.tool.as_deref() != Some(tool))
             || call.is_some_and(|call| known.call.as_deref() != Some(call));
-        if !news {
+        if !is_changed {
             return;
         }
         known.tool = tool.map(str::to_owned).or(known.tool.take());
@@ -908,19 +909,19 @@ mod tests {
     fn deltas_after_a_whole_part_make_a_part_of_their_own() {
         let mut seen = Vec::new();
         let mut on = |_: &str, event: Event| seen.push(event);
-        let naming = PartSpec {
+        let spec = PartSpec {
             tool: Some("t"),
             ..PartSpec::new("p", "p", Channel::ToolInput)
         };
         let mut reply = ReplyEmitter::new("r".to_owned());
-        reply.push_whole(naming, b"{\"a\":1}", &mut on);
+        reply.push_whole(spec, b"{\"a\":1}", &mut on);
         reply.push_delta(
             PartSpec::new("p", "p", Channel::ToolInput),
             b"{\"a\":",
             &mut on,
         );
         reply.push_delta(PartSpec::new("p", "p", Channel::ToolInput), b"1}", &mut on);
-        reply.push_whole(naming, b"{\"a\":1}", &mut on);
+        reply.push_whole(spec, b"{\"a\":1}", &mut on);
         reply.finish("stop", &mut on);
         let deltas = seen.iter().filter_map(|event| match event {
             Event::Delta { part, bytes } => Some((part.0, bytes.len())),

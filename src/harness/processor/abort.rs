@@ -182,7 +182,7 @@ impl AbortCause {
         }
     }
 
-    /// The cause of a bound of time. The bound `reply` leaves no time for a retry.
+    /// Returns the cause of a bound of time. The bound `reply` leaves no time for a retry.
     pub(super) fn timeout(bound: &'static str) -> AbortCause {
         let retry_condition = match bound {
             "reply" => RetryCondition::Never,
@@ -198,8 +198,8 @@ impl AbortCause {
         }
     }
 
-    /// The cause of a request that was sent without its preparation. The next attempt would be sent like this one, so
-    /// there is none.
+    /// Returns the cause of a request that was sent without its preparation. It allows no retry, because the host would
+    /// send that request without preparation too.
     pub(super) fn not_prepared() -> AbortCause {
         let detail = "the request was sent without `Processor::prepare`, so rules on `user-input` and hooks have not seen it";
         AbortCause {
@@ -212,7 +212,7 @@ impl AbortCause {
         }
     }
 
-    /// The cause of a failed request or stream, whose transport is closed.
+    /// Returns the cause of a failed request or stream, whose transport is closed.
     pub(super) fn failed(failure: &Failure) -> AbortCause {
         AbortCause {
             is_connected: false,
@@ -225,7 +225,7 @@ impl AbortCause {
         }
     }
 
-    /// The cause of an error event in the stream.
+    /// Returns the cause of an error event in the stream.
     pub(super) fn reported(kind: &str, message: &str) -> AbortCause {
         let failure = Failure::new(kind, message);
         AbortCause {
@@ -238,7 +238,7 @@ impl AbortCause {
         }
     }
 
-    /// The cause of a stream that ended before the reply.
+    /// Returns the cause of a stream that ended before the reply.
     pub(super) fn cut_off() -> AbortCause {
         let failure = Failure::new("cut-off", "the stream ended before the reply did");
         AbortCause::failed(&failure)
@@ -329,7 +329,7 @@ impl AbortCause {
         };
     }
 
-    /// The cause of a cut that no decision of this attempt explains.
+    /// Returns the cause of a cut that no decision of this attempt explains.
     pub(super) fn refused(cut: &Cut) -> AbortCause {
         AbortCause {
             part: cut.part,
@@ -424,12 +424,12 @@ impl Processor {
     /// let mut processor = Processor::new(&pack, hooks, Settings::default());
     /// let end = End::Aborted { reason: AbortReason::User, source: AbortSource::User, detail: String::new() };
     /// let mut steps = Vec::new();
-    /// processor.end_turn(&end, &mut steps);
+    /// processor.report_turn_abort(&end, &mut steps);
     /// assert!(matches!(steps[..], [Step::Aborted(_)]));
     /// assert_eq!(heard.try_recv(), Ok((AbortReason::User, AbortStage::Tools)));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    pub fn end_turn(&mut self, end: &End, out: &mut Vec<Step>) {
+    pub fn report_turn_abort(&mut self, end: &End, out: &mut Vec<Step>) {
         let cause = AbortCause::from_end(end).filter(|_| self.state == ReplyState::Idle);
         let Some(cause) = cause else {
             return;

@@ -23,7 +23,7 @@ pub(super) struct DelayedPart {
 enum PublishOrder {
     /// The step belongs to this part and stays in order with its other steps.
     Of(PartId),
-    /// The step ends or voids the attempt: all waiting steps precede it.
+    /// The step ends or voids the attempt, so all waiting steps are published before it.
     Last,
     /// The step has no constraint.
     Any,

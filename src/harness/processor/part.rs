@@ -476,7 +476,7 @@ impl Processor {
     }
 }
 
-/// Reports the number of bytes of a part that are held, if there are any.
+/// Adds a step with the number of held bytes of a part, unless it is 0.
 fn report_held(part: PartId, held: usize, out: &mut Vec<Step>) {
     if held > 0 {
         let bytes = held as u64;

@@ -305,7 +305,7 @@ impl Processor {
     /// # Errors
     /// Returns the end of the turn if a rule aborts it. The tool has run, and its output must be dropped: call
     /// [`tool_cancelled`](Self::tool_cancelled) for its result. The hooks were notified as by
-    /// [`end_turn`](Self::end_turn).
+    /// [`report_turn_abort`](Self::report_turn_abort).
     ///
     /// # Example: a rule appends to an output
     /// ```
@@ -352,7 +352,7 @@ impl Processor {
             let (whole, verdicts) = self.check_text(read_as, Some(&call.tool), &after.output, out);
             if let Some(cause) = verdicts.abort {
                 let end = cause.end();
-                self.end_turn(&end, out);
+                self.report_turn_abort(&end, out);
                 return Err(end);
             }
             verdicts

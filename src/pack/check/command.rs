@@ -32,7 +32,7 @@ pub(in crate::pack) fn faults(
         }
         return found;
     }
-    names(&pattern.text, &mut found);
+    name_faults(&pattern.text, &mut found);
     for (is_set, key) in [
         (!pattern.region.is_empty(), "region"),
         (!pattern.fold.is_empty(), "fold"),
@@ -59,7 +59,7 @@ fn malformed(message: impl Into<String>) -> Fault {
 }
 
 /// Reports a command that is not a program and its subcommands, with one blank between them.
-fn names(text: &str, found: &mut Vec<(&'static str, Fault)>) {
+fn name_faults(text: &str, found: &mut Vec<(&'static str, Fault)>) {
     let names: Vec<&str> = text.split(' ').collect();
     let is_blank = |name: &&str| name.is_empty() || name.contains(char::is_whitespace);
     if names.iter().any(is_blank) {
@@ -101,14 +101,15 @@ fn requirement_faults(
     context: &LoadContext<'_>,
     found: &mut Vec<(&'static str, Fault)>,
 ) {
+    // Without `..`, so that a new requirement gets its check.
     let CommandRequirements {
         flags,
         no_flags,
         operand,
         operands_all,
         last_operand,
-        min_operands,
-        max_operands,
+        min_operands: _,
+        max_operands: _,
         env,
         redirect_to,
         reads,
@@ -138,56 +139,71 @@ fn requirement_faults(
             .and_then(|text| operand_fault(text, context));
         found.extend(fault.map(|fault| (key, fault)));
     }
-    let needs_operand = operand.is_some() || operands_all.is_some() || last_operand.is_some();
-    let least = min_operands.unwrap_or(0).max(u32::from(needs_operand));
-    if let Some(most) = max_operands.filter(|most| *most < least) {
-        let message = format!("no command has at least {least} and at most {most} operands");
-        let help = "raise `max-operands`, or remove it";
-        found.push(("max-operands", malformed(message).with_help(help)));
-    }
-    for entry in env {
-        let (name, value) = entry.split_once('=').unwrap_or((entry, "*"));
-        if name.is_empty() {
-            let message = format!("{} names no variable", quote(entry));
-            found.push((
-                "env",
-                malformed(message).with_help("write `NAME` or `NAME=value`"),
-            ));
-        }
-        let faults = [glob_fault(name), glob_fault(value)].into_iter().flatten();
-        found.extend(faults.map(|fault| ("env", fault)));
-    }
+    found.extend(operand_count_fault(requirements).map(|fault| ("max-operands", fault)));
+    let faults = env.iter().flat_map(|entry| variable_faults(entry));
+    found.extend(faults.map(|fault| ("env", fault)));
     for (key, globs) in [("redirect-to", redirect_to), ("reads", reads)] {
-        for glob in globs {
-            if let Err(error) = PathScope::new(std::slice::from_ref(glob)) {
-                let message = format!("glob {}: {}", quote(glob), escape::all(&error.to_string()));
-                found.push((key, Fault::new(&code::GLOB, message)));
-            }
-        }
+        let faults = globs.iter().filter_map(path_glob_fault);
+        found.extend(faults.map(|fault| (key, fault)));
     }
     for (key, related) in [
         ("pipe-to", pipe_to),
         ("pipe-from", pipe_from),
         ("runs", runs),
     ] {
-        let Some(related) = related else { continue };
-        let has_relation = |it: &CommandRequirements| {
-            it.pipe_to.is_some() || it.pipe_from.is_some() || it.runs.is_some()
-        };
-        let is_single = related
-            .command
-            .as_deref()
-            .is_none_or(|it| !has_relation(it));
-        if related.kind != PatternKind::Command || !is_single {
-            let message = format!("`{key}` is a command without `pipe-to`, `pipe-from` and `runs`");
-            found.push((key, malformed(message)));
-            continue;
-        }
-        let fault = pattern::fault(related, context);
-        found.extend(fault.map(|fault| (key, fault)));
-        let inner = faults(related, context).into_iter();
-        found.extend(inner.map(|(_, fault)| (key, fault)));
+        let faults = related
+            .iter()
+            .flat_map(|it| related_faults(key, it, context));
+        found.extend(faults.map(|fault| (key, fault)));
     }
+}
+
+/// Returns the fault of bounds on the operands that no command satisfies.
+fn operand_count_fault(requirements: &CommandRequirements) -> Option<Fault> {
+    let needs_operand = requirements.operand.is_some()
+        || requirements.operands_all.is_some()
+        || requirements.last_operand.is_some();
+    let min = requirements.min_operands.unwrap_or(0);
+    let min = min.max(u32::from(needs_operand));
+    let max = requirements.max_operands.filter(|max| *max < min)?;
+    let message = format!("no command has at least {min} and at most {max} operands");
+    Some(malformed(message).with_help("raise `max-operands`, or remove it"))
+}
+
+/// Returns the faults of an entry of `env`.
+fn variable_faults(entry: &str) -> Vec<Fault> {
+    let mut found = Vec::new();
+    let (name, value) = entry.split_once('=').unwrap_or((entry, "*"));
+    if name.is_empty() {
+        let message = format!("{} names no variable", quote(entry));
+        found.push(malformed(message).with_help("write `NAME` or `NAME=value`"));
+    }
+    found.extend([glob_fault(name), glob_fault(value)].into_iter().flatten());
+    found
+}
+
+fn path_glob_fault(glob: &String) -> Option<Fault> {
+    let error = PathScope::new(std::slice::from_ref(glob)).err()?;
+    let message = format!("glob {}: {}", quote(glob), escape::all(&error.to_string()));
+    Some(Fault::new(&code::GLOB, message))
+}
+
+/// Returns the faults of the command that `key` relates to the command of the pattern.
+fn related_faults(key: &str, related: &Pattern, context: &LoadContext<'_>) -> Vec<Fault> {
+    let has_relation = |it: &CommandRequirements| {
+        it.pipe_to.is_some() || it.pipe_from.is_some() || it.runs.is_some()
+    };
+    let is_single = related
+        .command
+        .as_deref()
+        .is_none_or(|it| !has_relation(it));
+    if related.kind != PatternKind::Command || !is_single {
+        let message = format!("`{key}` is a command without `pipe-to`, `pipe-from` and `runs`");
+        return vec![malformed(message)];
+    }
+    let own = pattern::fault(related, context).into_iter();
+    let inner = faults(related, context).into_iter();
+    own.chain(inner.map(|(_, fault)| fault)).collect()
 }
 
 /// Reports spellings that are not flags.

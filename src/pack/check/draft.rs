@@ -93,7 +93,7 @@ pub(in crate::pack) struct Draft {
 }
 
 impl Draft {
-    /// A rule file's rule with no keys.
+    /// Returns a rule file's rule with no keys.
     pub(in crate::pack) fn new(id: String, place: Place) -> Draft {
         let mut rule = Rule::new(id, Vec::new());
         rule.on = vec![Channel::Text, Channel::ToolInput];
@@ -103,7 +103,7 @@ impl Draft {
         }
     }
 
-    /// A rule made in code, which no file has a place for.
+    /// Returns a rule made in code, which no file has a place for.
     pub(in crate::pack) fn from_rule(rule: Rule) -> Draft {
         let place = Place {
             file: usize::MAX,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use toml::de::{DeTable, DeValue};
 
-use super::Facts;
+use super::FileHeader;
 use super::draft::{Draft, Place};
 use super::fault::Fault;
 use super::names;
@@ -23,7 +23,7 @@ const SCHEMA: &str = "1";
 /// The content of one rule file.
 #[derive(Debug, Default)]
 pub(super) struct RuleFile {
-    pub(super) facts: Facts,
+    pub(super) header: FileHeader,
     pub(super) drafts: Vec<Draft>,
     pub(super) overrides: Vec<Override>,
     pub(super) allows: Vec<WrittenAllow>,
@@ -53,12 +53,12 @@ pub(super) fn read_root(
     let own = read_lists(root, reader);
     let lists = own.iter();
     let lists = lists.map(|(name, list)| (name.clone(), Arc::clone(&list.entries)));
-    file.facts.lists = lists.collect();
+    file.header.lists = lists.collect();
     reader.lists = Arc::new(Lists { own, imported });
-    read_pack(root, reader, &mut file.facts);
+    read_pack(root, reader, &mut file.header);
     // The entries are read before all files, because other files of the pack use them too.
     let _patterns = section(root, "patterns", reader);
-    reader.use_fragments_of(&file.facts.pack);
+    reader.use_fragments_of(&file.header.pack);
     let defaults = section(root, "defaults", reader);
     let defaults = defaults.map(|table| read_draft(TableKind::Defaults, table, 0..0, reader));
     read_rules(root, defaults.as_ref(), reader, &mut file);
@@ -96,7 +96,7 @@ fn has_known_schema(root: &DeTable<'_>, reader: &mut RuleReader<'_>) -> bool {
     written == SCHEMA
 }
 
-fn read_pack(root: &DeTable<'_>, reader: &mut RuleReader<'_>, facts: &mut Facts) {
+fn read_pack(root: &DeTable<'_>, reader: &mut RuleReader<'_>, header: &mut FileHeader) {
     let Some(value) = root.get("pack") else {
         return;
     };
@@ -104,11 +104,11 @@ fn read_pack(root: &DeTable<'_>, reader: &mut RuleReader<'_>, facts: &mut Facts)
         return;
     };
     let place = ("`[pack]`", value.span());
-    schema::read_table(PACK, TableKind::Rule, table, place, reader, facts);
+    schema::read_table(PACK, TableKind::Rule, table, place, reader, header);
     // The keys of `[pack]` are not keys of a rule.
     let _origins = reader.take_origins();
-    if names::pack_name(&facts.pack).is_some() {
-        facts.pack.clear();
+    if names::pack_name(&header.pack).is_some() {
+        header.pack.clear();
     }
 }
 
@@ -156,7 +156,7 @@ fn read_rules(
         let has_content = ["override", "allow", "lists", "patterns"]
             .iter()
             .any(|key| root.contains_key(*key));
-        let is_of_use = has_content || !file.facts.extends.is_empty();
+        let is_of_use = has_content || !file.header.extends.is_empty();
         if !is_of_use && (!root.contains_key("rule") || reader.errors() == 0) {
             let fault = Fault::new(&code::NO_RULES, "this file defines no rule")
                 .with_help("a rule begins with `[rule.its-id]`");
@@ -204,7 +204,7 @@ fn read_overrides(root: &DeTable<'_>, reader: &mut RuleReader<'_>, file: &mut Ru
         file.overrides.push(Override {
             target,
             at,
-            pack: file.facts.pack.clone(),
+            pack: file.header.pack.clone(),
             append: replace.append.take(),
             replace,
         });

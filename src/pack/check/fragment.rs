@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use toml::de::{DeTable, DeValue};
 
+use super::DeferredFault;
 use super::draft::Place;
 use super::fault::Fault;
 use super::reader::{Text, type_name};
@@ -29,7 +30,7 @@ mod tests;
 /// 250, and each fragment is a group.
 const DEPTH: usize = 64;
 
-/// The cost of a piece of an expanded pattern, in steps of [`Limits::load_steps`]: its place is kept.
+/// The cost of recording the place of a piece of an expanded pattern, in steps of [`Limits::load_steps`].
 pub(in crate::pack) const PIECE_STEPS: usize = 1024;
 
 /// The fragments of each pack, by the name of the pack.
@@ -348,7 +349,7 @@ impl SourceMap {
 enum ExpandError {
     /// Longer than the limit.
     TooLong,
-    /// A fragment has a fault that is reported elsewhere.
+    /// A fragment has a fault, which is reported where the fragment is written.
     Broken,
 }
 
@@ -603,11 +604,11 @@ impl PackFragments {
             let within = Some(reference.range.clone());
             let fault = if let Some(start) = path.iter().position(|outer| outer == used) {
                 let cycle = path[start..].iter().map(String::as_str).chain([used]);
-                Some(cyclic(cycle))
+                Some(cycle_fault(cycle))
             } else if !self.by_name.contains_key(used) {
                 Some(self.unknown(used))
             } else if path.len() >= DEPTH {
-                Some(too_deep())
+                Some(nesting_fault())
             } else {
                 self.visit(used, path, context);
                 None
@@ -625,7 +626,7 @@ impl PackFragments {
         if height >= DEPTH && !is_broken {
             is_broken = true;
             let place = text.locate(0..text.text.len());
-            self.faults.push((name.to_owned(), place, too_deep()));
+            self.faults.push((name.to_owned(), place, nesting_fault()));
         }
         if !is_broken {
             let fault = self.syntax_fault(&text, &references, context);
@@ -648,7 +649,7 @@ impl PackFragments {
     ) -> Option<(Place, Fault)> {
         let Ok(expansion) = self.filled_in(text, references, context) else {
             self.steps += context.limits.pattern_bytes as u64;
-            return Some((text.at.clone(), too_long(context)));
+            return Some((text.at.clone(), length_fault(context)));
         };
         let steps = pattern::load_steps(&expansion.text) + expansion.map.len() * PIECE_STEPS;
         self.steps = self.steps.saturating_add(steps as u64);
@@ -730,7 +731,7 @@ impl PackFragments {
         };
         let expanded = self.filled_in(&written, &references, context);
         Some(expanded.map_err(|error| match error {
-            ExpandError::TooLong => Some(too_long(context)),
+            ExpandError::TooLong => Some(length_fault(context)),
             ExpandError::Broken => None,
         }))
     }
@@ -751,21 +752,21 @@ impl PackFragments {
     }
 
     /// Returns the faults of fragments, with the first rule that uses each.
-    pub(super) fn faults(&self, uses: &FragmentUses) -> Vec<(Place, Option<String>, Fault)> {
+    pub(super) fn faults(&self, uses: &FragmentUses) -> Vec<DeferredFault> {
         let faults = self.faults.iter();
         let faults = faults.map(|(name, place, fault)| {
             let rule = uses.get(name).cloned().flatten();
-            (
-                place.clone(),
-                rule.clone(),
-                fault.clone().used_by(rule.as_deref()),
-            )
+            DeferredFault {
+                place: place.clone(),
+                fault: fault.clone().used_by(rule.as_deref()),
+                rule,
+            }
         });
         faults.collect()
     }
 
     /// Returns a warning for each fragment that no pattern uses.
-    pub(super) fn unused(&self, uses: &FragmentUses) -> Vec<(Place, Option<String>, Fault)> {
+    pub(super) fn unused(&self, uses: &FragmentUses) -> Vec<DeferredFault> {
         let unused = self
             .by_name
             .iter()
@@ -774,7 +775,7 @@ impl PackFragments {
             let message = format!("no pattern of this pack uses the fragment {}", quote(name));
             let help = format!("write `(?&{name})` in a regular expression, or remove it");
             let fault = Fault::new(&code::UNUSED_FRAGMENT, message).with_help(help);
-            (fragment.key.clone(), None, fault)
+            DeferredFault::without_rule(fragment.key.clone(), fault)
         });
         unused.collect()
     }
@@ -795,19 +796,19 @@ impl Fault {
     }
 }
 
-fn cyclic<'n>(names: impl Iterator<Item = &'n str>) -> Fault {
+fn cycle_fault<'n>(names: impl Iterator<Item = &'n str>) -> Fault {
     let path: Vec<String> = names.map(quote).collect();
     let message = format!("fragments use each other in a cycle: {}", path.join(" → "));
     Fault::new(&code::CYCLIC_FRAGMENTS, message)
         .with_help("each of them uses the next; write out one of these uses")
 }
 
-fn too_deep() -> Fault {
+fn nesting_fault() -> Fault {
     let message = format!("more than {DEPTH} fragments are inside each other");
     Fault::new(&code::PATTERN_TOO_LONG, message).with_help("write out some of them")
 }
 
-fn too_long(context: &LoadContext<'_>) -> Fault {
+fn length_fault(context: &LoadContext<'_>) -> Fault {
     let limit = context.limits.pattern_bytes;
     let message =
         format!("with its fragments filled in this is more than {limit} bytes, the limit");

@@ -19,7 +19,7 @@ impl Draft {
         self.is_broken |= from.is_broken;
     }
 
-    /// Adds the entries of each list that `from` gives.
+    /// Appends the entries of each list of `from`.
     pub(in crate::pack) fn extend(&mut self, mut from: Draft) {
         self.texts.append(&mut from.texts);
         self.entries.append(&mut from.entries);

@@ -89,7 +89,7 @@ pub(in crate::pack) fn fault(pattern: &Pattern, context: &LoadContext<'_>) -> Op
     }
 }
 
-/// Returns the fault of a piece of a regular expression as one of its own. It may match the empty text.
+/// Returns the fault of a piece of a regular expression, read as a whole expression. It may match the empty text.
 pub(super) fn syntax_fault(text: &str, context: &LoadContext<'_>) -> Option<Fault> {
     let parsed = || context.patterns.parse_syntax(text, false);
     backspace(text).or_else(|| Some(pattern_fault(parsed().err()?, text, true)))

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::DeferredFault;
 use super::draft::{Layer, PatternText, Place, WrittenKey};
 use super::fault::Fault;
 use super::fragment::{
@@ -125,8 +126,8 @@ pub(in crate::pack) struct RuleReader<'t> {
     /// The fragments of the file's pack, once its name is known.
     fragments: Arc<PackFragments>,
     pub(super) fragment_uses: FragmentUses,
-    /// Problems at places in other files, and the rule that each is about.
-    pub(super) elsewhere: Vec<(Place, Option<String>, Fault)>,
+    /// Faults at places in other files.
+    pub(super) in_other_files: Vec<DeferredFault>,
     /// The places recorded since [`take_origins`](Self::take_origins).
     origins: KeyPlaces,
     /// Work of the load so far, as [`Limits::load_steps`] counts it.
@@ -152,7 +153,7 @@ impl<'t> RuleReader<'t> {
             all_fragments: Arc::default(),
             fragments: Arc::default(),
             fragment_uses: FragmentUses::new(),
-            elsewhere: Vec::new(),
+            in_other_files: Vec::new(),
             origins: KeyPlaces::default(),
             steps,
             scope_entries: 0,
@@ -214,7 +215,11 @@ impl<'t> RuleReader<'t> {
             self.fault(fault, place.span);
         } else {
             self.problems.errors += 1;
-            self.elsewhere.push((place, self.rule.clone(), fault));
+            self.in_other_files.push(DeferredFault {
+                place,
+                rule: self.rule.clone(),
+                fault,
+            });
         }
     }
 
@@ -333,7 +338,7 @@ impl<'t> RuleReader<'t> {
         self.fault(fault.with_help("leave it out"), span);
     }
 
-    /// Records that the value called `name` must be `expected`. `form` is how its key is written, if that is known.
+    /// Records that the value called `name` must be `expected`. `form` is the spelling of its key, if that is known.
     pub(in crate::pack) fn wrong_type(
         &mut self,
         name: &str,

@@ -50,7 +50,7 @@ pub(super) fn read_rule(
     reader: &mut RuleReader<'_>,
     file: &mut RuleFile,
 ) -> Option<Draft> {
-    let pack = &file.facts.pack;
+    let pack = &file.header.pack;
     let full = format!("{pack}/{}", key.get_ref());
     let fault = names::rule_id(key.get_ref());
     let has_id = fault.is_none() && !pack.is_empty();

@@ -34,7 +34,7 @@ pub(super) fn read(
     match parsed {
         Ok(root) => read_root(root.get_ref(), imported, reader),
         Err(first) if reader.text.len() > RECOVERED_BYTES => {
-            report(reader, first);
+            report_error(reader, first);
             RuleFile::default()
         }
         Err(_) => recover(reader, imported),
@@ -70,22 +70,22 @@ fn recover(reader: &mut RuleReader<'_>, imported: BTreeMap<String, Arc<[String]>
     let mut lines = Lines::new(reader.text);
     for error in &errors {
         if error.message() == DUPLICATE {
-            duplicate(reader, start(error), &mut lines);
+            report_duplicate(reader, start(error), &mut lines);
         } else if is_cut {
-            cut(reader, error);
+            report_unclosed(reader, error);
         } else {
-            report(reader, error);
+            report_error(reader, error);
         }
     }
     // Rules of a broken file are not used, but other files refer to its pack.
     RuleFile {
-        facts: read.facts,
+        header: read.header,
         ..RuleFile::default()
     }
 }
 
 /// Reports the first error of a text with an unclosed bracket. The bracket is before the error.
-fn cut(reader: &mut RuleReader<'_>, error: &Error) {
+fn report_unclosed(reader: &mut RuleReader<'_>, error: &Error) {
     let end = reader.text.len();
     let message = format!("this is not TOML: {}", escape::all(error.message()));
     let help = "a `[` or `{` on an earlier line is not closed, or is in the wrong place; the text after it was not read";
@@ -121,7 +121,7 @@ fn drop_consequences(reader: &mut RuleReader<'_>, broken: &[u32]) {
     reader.problems.list = list;
 }
 
-fn report(reader: &mut RuleReader<'_>, error: &Error) {
+fn report_error(reader: &mut RuleReader<'_>, error: &Error) {
     let end = reader.text.len();
     let message = format!("this is not TOML: {}", escape::all(error.message()));
     let mut fault = Fault::new(&code::SYNTAX, message);
@@ -149,7 +149,7 @@ fn hint(message: &str) -> Option<&'static str> {
 }
 
 /// Reports a key or a table that is written a second time at `at`. The keys of a repeated table are not reported.
-fn duplicate<'t>(reader: &mut RuleReader<'t>, at: usize, lines: &mut Lines<'t>) {
+fn report_duplicate<'t>(reader: &mut RuleReader<'t>, at: usize, lines: &mut Lines<'t>) {
     let (subject, first) = lines.read_to(at);
     if subject.is_header {
         lines.repeats = true;

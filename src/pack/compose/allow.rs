@@ -3,7 +3,7 @@
 use regex_automata::meta::Regex;
 use ttsr_views::glob::{Glob, GlobOptions};
 
-use super::super::check::Terms;
+use super::super::check::HostOptions;
 use super::super::check::draft::{PatternText, Place};
 use super::super::check::fault::Fault;
 use super::Date;
@@ -19,7 +19,7 @@ use crate::verdict::RuleId;
 /// Hits of `rules` that do not count. The tool, the file and the text of the match must each be in its list; an empty list
 /// matches everything, and at least one of the three is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Allow {
+pub(crate) struct ResolvedAllow {
     /// The rules, sorted.
     pub(crate) rules: Vec<RuleId>,
     /// Globs on the name of the tool.
@@ -37,8 +37,8 @@ pub(crate) struct Allow {
 /// An `[[allow]]` of a file, before its globs on rules are resolved.
 #[derive(Clone, Debug)]
 pub(in crate::pack) struct WrittenAllow {
-    /// The entry, without its rules.
-    pub(in crate::pack) allow: Allow,
+    /// The entry. [`resolve`] fills in its rules.
+    pub(in crate::pack) allow: ResolvedAllow,
     /// Globs on full ids, with their places.
     pub(in crate::pack) rules: Vec<(String, Place)>,
     pub(in crate::pack) at: Place,
@@ -47,9 +47,9 @@ pub(in crate::pack) struct WrittenAllow {
 }
 
 impl WrittenAllow {
-    /// An entry without keys.
+    /// Returns an entry without keys.
     pub(in crate::pack) fn new(at: Place) -> WrittenAllow {
-        let allow = Allow {
+        let allow = ResolvedAllow {
             rules: Vec::new(),
             tools: Vec::new(),
             paths: Vec::new(),
@@ -71,12 +71,12 @@ impl WrittenAllow {
 pub(in crate::pack) fn resolve(
     written: Vec<WrittenAllow>,
     rules: &[Rule],
-    terms: &Terms,
+    options: &HostOptions,
     context: &LoadContext<'_>,
-) -> (Vec<Allow>, Vec<(Place, Fault)>) {
+) -> (Vec<ResolvedAllow>, Vec<(Place, Fault)>) {
     let mut allows = Vec::new();
     let mut faults = Vec::new();
-    let today = terms.today;
+    let today = options.today;
     for WrittenAllow {
         mut allow,
         rules: globs,
@@ -87,26 +87,26 @@ pub(in crate::pack) fn resolve(
         for (glob, at) in globs {
             let covered = covered(&glob, rules);
             if covered.is_empty() {
-                faults.push((at, unknown(&glob, rules)));
+                faults.push((at, unknown_rule_fault(&glob, rules)));
             }
             allow.rules.extend(covered);
         }
         allow.rules.sort_unstable();
         allow.rules.dedup();
-        if let Some(fault) = around(&allow, rules, context) {
+        if let Some(fault) = lookaround_fault(&allow, rules, context) {
             faults.push((at.clone(), fault));
             continue;
         }
         let ended = allow.until.and_then(|until| match today {
             None => Some(undated_fault(until)),
-            Some(today) => (until < today).then(|| expired(until)),
+            Some(today) => (until < today).then(|| expired_fault(until)),
         });
         match ended {
             Some(fault) => faults.push((at, fault)),
             None => {
                 let unused =
-                    Some(&allow).filter(|_| terms.lints.is_some() && !allow.rules.is_empty());
-                let unused = unused.and_then(|allow| unused_for(allow, &allows, rules));
+                    Some(&allow).filter(|_| options.lints.is_some() && !allow.rules.is_empty());
+                let unused = unused.and_then(|allow| unused_fault(allow, &allows, rules));
                 faults.extend(unused.map(|fault| (at, fault)));
                 allows.push(allow);
             }
@@ -116,7 +116,11 @@ pub(in crate::pack) fn resolve(
 }
 
 /// Returns the fault of an entry with `text` for a rule with look-around: such patterns have no whole matches.
-fn around(allow: &Allow, rules: &[Rule], context: &LoadContext<'_>) -> Option<Fault> {
+fn lookaround_fault(
+    allow: &ResolvedAllow,
+    rules: &[Rule],
+    context: &LoadContext<'_>,
+) -> Option<Fault> {
     let covered = allow.rules.iter().map(|rule| &rules[rule.index()]);
     let looks = |rule: &&Rule| {
         let mut patterns = rule.condition.patterns();
@@ -149,7 +153,7 @@ pub(in crate::pack) fn id_glob(glob: &str) -> Option<Glob> {
     Glob::new(glob, options).ok()
 }
 
-fn unknown(glob: &str, rules: &[Rule]) -> Fault {
+fn unknown_rule_fault(glob: &str, rules: &[Rule]) -> Fault {
     let known: Vec<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
     let fault = Fault::new(
         &code::UNKNOWN_RULE,
@@ -162,8 +166,8 @@ fn unknown(glob: &str, rules: &[Rule]) -> Fault {
     fault.with_help(help.unwrap_or_else(|| usual.to_owned()))
 }
 
-/// Returns the warning about an entry that can never excuse a hit. `earlier` are the entries before it.
-fn unused_for(allow: &Allow, earlier: &[Allow], rules: &[Rule]) -> Option<Fault> {
+/// Returns the warning about an entry that excuses no hit. `earlier` are the entries before it.
+fn unused_fault(allow: &ResolvedAllow, earlier: &[ResolvedAllow], rules: &[Rule]) -> Option<Fault> {
     let covered = || allow.rules.iter().map(|rule| &rules[rule.index()]);
     let scopes = [
         ("tools", &allow.tools, TOOL_CHANNELS),
@@ -196,7 +200,7 @@ fn unused_for(allow: &Allow, earlier: &[Allow], rules: &[Rule]) -> Option<Fault>
 
 /// Returns the first text of the entry if a match can equal none of its texts.
 fn never_matched<'a, 'r, R: Iterator<Item = &'r Rule>>(
-    allow: &'a Allow,
+    allow: &'a ResolvedAllow,
     covered: impl Fn() -> R,
 ) -> Option<&'a str> {
     // A text with a wildcard may match anything.
@@ -223,9 +227,9 @@ fn may_be_match(condition: &Condition, text: &str) -> bool {
     })
 }
 
-impl Allow {
+impl ResolvedAllow {
     /// Returns true if this entry excuses everything that `other` excuses.
-    fn covers(&self, other: &Allow) -> bool {
+    fn covers(&self, other: &ResolvedAllow) -> bool {
         let has_all = |wide: &[String], narrow: &[String]| wide.is_empty() || wide == narrow;
         let lasts = self
             .until
@@ -248,7 +252,7 @@ fn undated_fault(until: Date) -> Fault {
     .with_help("the host can pass the date with `PackBuilder::today`")
 }
 
-fn expired(until: Date) -> Fault {
+fn expired_fault(until: Date) -> Fault {
     Fault::new(
         &code::EXPIRED_ALLOW,
         format!("this `allow` ended on {until}, so it is not applied"),

@@ -11,7 +11,8 @@ use crate::pack::check::actions::case_fault;
 use crate::pack::check::draft::Place;
 use crate::pack::check::fault::Fault;
 use crate::pack::check::pattern::{self, FORM};
-use crate::pack::check::reader::{LISTED_STEPS, RuleReader, Texts};
+use crate::pack::check::problems::Span;
+use crate::pack::check::reader::{LISTED_STEPS, RuleReader, Text, Texts};
 use crate::pack::check::scope::{self, GlobKind};
 use crate::pack::check::{ast, command, names};
 use crate::pack::compose::{Date, id_glob};
@@ -54,7 +55,7 @@ impl WordsFormat {
         ..WordsFormat::FILLED
     };
 
-    /// A text with a check.
+    /// Returns a text with a check.
     pub(super) const fn checked(check: fn(&str) -> Vec<Fault>) -> WordsFormat {
         WordsFormat {
             check,
@@ -956,7 +957,7 @@ fn read_entry<'v, 'i, S>(
     Some(table)
 }
 
-/// The alternatives of `keys` that `table` has.
+/// Returns the alternatives of `keys` that `table` has.
 fn written_alternatives<S>(keys: &[Key<S>], table: &DeTable<'_>) -> Vec<&'static str> {
     let mut names = alternatives(keys);
     names.retain(|name| table.contains_key(*name));
@@ -1061,27 +1062,46 @@ fn read_pattern(
     let text = &table[key];
     text.get_ref().as_str()?;
     let text = reader.string(text, key)?;
+    if read_pattern_text(&mut pattern, &text, reader).is_ok() {
+        read_pattern_details(&mut pattern, table, value.span(), reader);
+    }
+    Some(pattern)
+}
+
+/// Replaces the fragments in the text of a pattern, and records its faults. `Err` if a fragment has a fault.
+fn read_pattern_text(
+    pattern: &mut Pattern,
+    text: &Text<'_>,
+    reader: &mut RuleReader<'_>,
+) -> Result<(), ()> {
     let filled = match pattern.kind {
-        PatternKind::Regex => reader.fill_fragments(&text).transpose(),
-        _ => Ok(None),
-    };
-    // The fault of a fragment has been reported.
-    let Ok(filled) = filled else {
-        return Some(pattern);
+        PatternKind::Regex => reader.fill_fragments(text).transpose()?,
+        _ => None,
     };
     if let Some(filled) = &filled {
         pattern.text.clone_from(&filled.text);
     }
     reader.spend(pattern::load_steps(&pattern.text));
-    if let Some(fault) = pattern::fault(&pattern, reader.context) {
+    if let Some(fault) = pattern::fault(pattern, reader.context) {
         match &filled {
             Some(filled) => reader.fault_in_expansion(fault, &filled.map),
-            None => reader.fault_in(fault, &text),
+            None => reader.fault_in(fault, text),
         }
     }
-    reader.record_pattern(&text, filled);
+    reader.record_pattern(text, filled);
+    Ok(())
+}
+
+/// Reads the exception and the requirements on a command of a pattern, and records their faults. `span` is that of the
+/// pattern, for faults of keys that are not written.
+fn read_pattern_details(
+    pattern: &mut Pattern,
+    table: &DeTable<'_>,
+    span: Span,
+    reader: &mut RuleReader<'_>,
+) {
     if let Some(value) = table.get("unless") {
-        read_exception(&mut pattern, value, reader);
+        read_exception(pattern, value, reader);
     }
     if let Some(command) = pattern.command.as_deref_mut() {
         for (key, operand) in [
@@ -1095,7 +1115,7 @@ fn read_pattern(
             }
         }
     }
-    for (key, fault) in command::faults(&pattern, reader.context) {
+    for (key, fault) in command::faults(pattern, reader.context) {
         // The faults in these values have been reported where they are written.
         let reported = [
             "operand",
@@ -1108,11 +1128,10 @@ fn read_pattern(
         ];
         let is_reported = reported.contains(&key);
         if !is_reported {
-            let span = table.get(key).map_or(value.span(), Spanned::span);
+            let span = table.get(key).map_or(span.clone(), Spanned::span);
             reader.fault(fault, span);
         }
     }
-    Some(pattern)
 }
 
 /// Fills in the fragments of the exception of a pattern, and reports its fault.

@@ -51,7 +51,7 @@ pub(in crate::pack) struct KeyInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pack) enum KeyRole {
     Plain,
-    /// A rule is broken by exactly one of the keys of `match` with this role.
+    /// One of the keys of `match` that decide a hit; a rule has exactly one of them.
     Trigger,
     /// A table has exactly one of its keys with this role.
     Alternative,
@@ -81,7 +81,7 @@ impl TableKind {
 }
 
 impl<T> Key<T> {
-    /// A row for an optional key of a rule.
+    /// Returns a row for an optional key of a rule.
     pub(super) const fn new(
         path: &'static str,
         field: &'static dyn Field<T>,
@@ -417,7 +417,7 @@ pub(in crate::pack) fn is_key(path: &str) -> bool {
 pub(in crate::pack) trait Format<V>: Sync {
     fn shape(&self) -> Shape;
 
-    /// Returns the value that is written, or `None` after what is wrong with it has been recorded.
+    /// Returns the value that is written, or `None` if it has a fault, which is recorded.
     fn read(
         &self,
         head: &KeyInfo,

@@ -47,7 +47,7 @@ impl KeyValue {
         }
     }
 
-    /// The texts as an array.
+    /// Returns the texts as an array.
     pub(in crate::pack) fn texts<S: Into<String>>(texts: impl IntoIterator<Item = S>) -> KeyValue {
         let texts = texts.into_iter().map(|text| KeyValue::Text(text.into()));
         KeyValue::List(texts.collect())

@@ -11,19 +11,23 @@ use std::collections::HashSet;
 ///
 /// # Example: references and a mail address
 /// ```
-/// use ttsr_agent::handoff::references;
+/// use ttsr_agent::handoff::file_references;
 /// let text = "Look at @src/lib.rs and @docs/a.md, then write to me@example.org. @src/lib.rs again.";
-/// assert_eq!(references(text), ["src/lib.rs", "docs/a.md"]);
+/// assert_eq!(file_references(text), ["src/lib.rs", "docs/a.md"]);
 /// ```
 #[must_use]
-pub fn references(text: &str) -> Vec<&str> {
+pub fn file_references(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     let mut from = 0;
     while let Some(at) = text[from..].find('@') {
         let at = from + at;
         from = at + 1;
-        if text[..at].chars().next_back().is_some_and(forbids) {
+        if text[..at]
+            .chars()
+            .next_back()
+            .is_some_and(precedes_no_reference)
+        {
             continue;
         }
         let reference = &text[from..from + reference_len(&text[from..])];
@@ -36,7 +40,7 @@ pub fn references(text: &str) -> Vec<&str> {
 }
 
 /// Returns true if an `@` after this character does not start a reference.
-fn forbids(before: char) -> bool {
+fn precedes_no_reference(before: char) -> bool {
     before.is_ascii_alphanumeric() || matches!(before, '_' | '`')
 }
 

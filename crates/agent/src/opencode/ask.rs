@@ -82,6 +82,9 @@ const EMPTY: &str = "(empty response)";
 /// # Errors
 /// See [`AskError`].
 ///
+/// # Panics
+/// If it is polled outside of a tokio runtime with I/O and time enabled.
+///
 /// # Example: a server that does not run
 /// ```
 /// use ttsr_agent::opencode::{ServerApi, AskError, AskOptions, Prompt, Server, ask};

@@ -9,12 +9,14 @@ use hyper::Method;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::journal::{ActJournal, ActStage, JournalEntry, JournaledContinuation, another_watcher};
+use super::journal::{
+    ActionJournal, ActionStage, JournalEntry, JournaledContinuation, another_watcher,
+};
 use super::perform::{
-    ActLog, ActOutcome, StopControl, continuation, perform, resume, resume_files,
+    ActionLog, ActionOutcome, StopControl, continuation, perform, resume, resume_files,
 };
 use super::server::{Server, ServerApi, segment};
-use super::watch::{Act, SessionWatcher, StopAct, WatchEvent};
+use super::watch::{ServerAction, SessionWatcher, StopAction, WatchEvent};
 use crate::handoff::{HandoffTracker, IncomingMessage, Injection, ProjectFiles};
 use ttsr::harness::HANDOFF_MARKER;
 use ttsr::harness::{Cancel, Content, Failure, Message};
@@ -58,7 +60,7 @@ pub struct WatchOptions {
     /// start at once, and a later answer still ends this watcher.
     pub grace: Duration,
     /// The journal of actions in progress. Default `None`.
-    pub journal: Option<ActJournal>,
+    pub journal: Option<ActionJournal>,
 }
 
 impl Default for WatchOptions {
@@ -95,6 +97,9 @@ impl From<Backoff> for WatchOptions {
 /// # Errors
 /// If the server responds with a status of 4xx, or cannot be reached in as many attempts as the backoff allows; of the
 /// kind `taken` if another watcher acts on the server.
+///
+/// # Panics
+/// If it is polled outside of a tokio runtime with I/O and time enabled.
 ///
 /// # Example: two attempts to reach a server that does not run
 /// ```
@@ -133,9 +138,9 @@ pub async fn watch(
         name: format!("{:016x}", RandomState::new().hash_one(())),
         grace,
         began: Instant::now(),
-        log: ActLog::new(journal),
+        log: ActionLog::new(journal),
         handoffs: Arc::default(),
-        queue: ActQueue::default(),
+        queue: ActionQueue::default(),
         tasks: JoinSet::new(),
         is_settled: false,
     };
@@ -165,11 +170,11 @@ struct WatchDriver<'a> {
     name: String,
     grace: Duration,
     began: Instant,
-    log: ActLog,
+    log: ActionLog,
     handoffs: Arc<Mutex<HandoffTracker>>,
-    queue: ActQueue,
+    queue: ActionQueue,
     tasks: JoinSet<BackgroundTask>,
-    /// True once no other watcher answered within the grace.
+    /// True once the time for answers of other watchers has passed without one.
     is_settled: bool,
 }
 
@@ -254,9 +259,9 @@ impl WatchDriver<'_> {
             tokio::select! {
                 biased;
                 Some(done) = self.queue.running.join_next() => {
-                    if let Ok((act, done)) = done {
-                        self.queue.release(act.session());
-                        report_outcome(watch, act, done, report);
+                    if let Ok((action, done)) = done {
+                        self.queue.release(action.session());
+                        report_outcome(watch, action, done, report);
                     }
                 }
                 Some(task) = self.tasks.join_next() => {
@@ -276,8 +281,8 @@ impl WatchDriver<'_> {
                         for seen in seen {
                             // Recorded before it is reported: if the process ends in between, the action is
                             // still completed.
-                            if let WatchEvent::Act(act) = &seen {
-                                self.begin(act.clone(), report);
+                            if let WatchEvent::Started(action) = &seen {
+                                self.begin(action.clone(), report);
                             }
                             report(&seen);
                         }
@@ -287,9 +292,9 @@ impl WatchDriver<'_> {
                         // stream broke.
                         self.queue.start(self.server, watch);
                         while let Some(done) = self.queue.running.join_next().await {
-                            if let Ok((act, done)) = done {
-                                self.queue.release(act.session());
-                                report_outcome(watch, act, done, report);
+                            if let Ok((action, done)) = done {
+                                self.queue.release(action.session());
+                                report_outcome(watch, action, done, report);
                             }
                             self.queue.start(self.server, watch);
                         }
@@ -302,13 +307,13 @@ impl WatchDriver<'_> {
     }
 
     /// Queues an action. It is recorded first, so that it is completed even if this process ends now.
-    fn begin(&mut self, act: Act, report: &mut impl FnMut(&WatchEvent)) {
-        let log = self.log.begin(&act).unwrap_or_else(|why| {
+    fn begin(&mut self, action: ServerAction, report: &mut impl FnMut(&WatchEvent)) {
+        let log = self.log.begin(&action).unwrap_or_else(|why| {
             report(&WatchEvent::NoJournal { why });
-            ActLog::default()
+            ActionLog::default()
         });
-        self.queue.queued.push(QueuedAct {
-            act,
+        self.queue.queued.push(QueuedAction {
+            action,
             log,
             resumed: None,
             control: Arc::default(),
@@ -318,18 +323,18 @@ impl WatchDriver<'_> {
     /// Queues the actions of the journal that this process does not perform.
     fn queue_pending(&mut self, watch: &mut SessionWatcher, report: &mut impl FnMut(&WatchEvent)) {
         for entry in self.log.pending() {
-            let act = Act::Stop(entry.stop());
-            report(&WatchEvent::Resumed(act.clone()));
-            if let Act::Stop(StopAct {
+            let action = ServerAction::Stop(entry.stop());
+            report(&WatchEvent::Resumed(action.clone()));
+            if let ServerAction::Stop(StopAction {
                 steer: Some(_), to, ..
-            }) = &act
+            }) = &action
             {
                 watch.expect_prompt(to);
             }
-            self.queue.queued.push(QueuedAct {
-                act,
+            self.queue.queued.push(QueuedAction {
+                action,
                 log: self.log.for_entry(entry.id),
-                resumed: Some(ResumedAct::Stop(entry)),
+                resumed: Some(ResumedAction::Stop(entry)),
                 control: Arc::default(),
             });
         }
@@ -440,20 +445,20 @@ impl WatchDriver<'_> {
             BackgroundTask::Continued { session, injection } => {
                 if let Some(injection) = injection {
                     watch.expect_prompt(&session);
-                    let act = Act::AddFiles { session, injection };
-                    report(&WatchEvent::Act(act.clone()));
-                    self.begin(act, report);
+                    let action = ServerAction::AddFiles { session, injection };
+                    report(&WatchEvent::Started(action.clone()));
+                    self.begin(action, report);
                 }
             }
             BackgroundTask::Resumed { entry, injection } => {
                 let session = entry.session.clone();
                 watch.expect_prompt(&session);
-                let act = Act::AddFiles { session, injection };
-                report(&WatchEvent::Resumed(act.clone()));
-                self.queue.queued.push(QueuedAct {
-                    act,
+                let action = ServerAction::AddFiles { session, injection };
+                report(&WatchEvent::Resumed(action.clone()));
+                self.queue.queued.push(QueuedAction {
+                    action,
                     log: self.log.for_entry(entry.id),
-                    resumed: Some(ResumedAct::Continuation(entry)),
+                    resumed: Some(ResumedAction::Continuation(entry)),
                     control: Arc::default(),
                 });
             }
@@ -491,7 +496,7 @@ impl WrittenPrompt {
                 content: &content,
             };
             let mut handoffs = handoffs.lock().unwrap_or_else(PoisonError::into_inner);
-            handoffs.arrived(&arrived, &files)
+            handoffs.on_message(&arrived, &files)
         });
         reading.await.ok().flatten()
     }
@@ -549,19 +554,19 @@ async fn description(server: &Server, session: &str) -> (Option<String>, Option<
 
 fn report_outcome(
     watch: &mut SessionWatcher,
-    act: Act,
-    done: Result<ActOutcome, Failure>,
+    action: ServerAction,
+    done: Result<ActionOutcome, Failure>,
     report: &mut impl FnMut(&WatchEvent),
 ) {
-    watch.done(&act, done == Ok(ActOutcome::Done));
+    watch.done(&action, done == Ok(ActionOutcome::Done));
     report(&match done {
-        Ok(ActOutcome::Done) => WatchEvent::Done(act),
-        Ok(ActOutcome::Yielded(why)) => WatchEvent::Yielded {
-            act,
+        Ok(ActionOutcome::Done) => WatchEvent::Done(action),
+        Ok(ActionOutcome::Yielded(why)) => WatchEvent::Yielded {
+            action,
             why: why.to_owned(),
         },
         Err(failure) => WatchEvent::Failed {
-            act,
+            action,
             why: failure.to_string(),
         },
     });
@@ -569,78 +574,79 @@ fn report_outcome(
 
 /// The queued and the running actions, one running action for each session. Dropping it cancels the running ones.
 #[derive(Default)]
-struct ActQueue {
-    running: JoinSet<(Act, Result<ActOutcome, Failure>)>,
+struct ActionQueue {
+    running: JoinSet<(ServerAction, Result<ActionOutcome, Failure>)>,
     /// The sessions with a running action.
-    busy: Vec<RunningAct>,
-    queued: Vec<QueuedAct>,
+    busy: Vec<RunningAction>,
+    queued: Vec<QueuedAction>,
 }
 
-struct RunningAct {
+struct RunningAction {
     session: String,
     message: Option<String>,
     control: Arc<StopControl>,
 }
 
-struct QueuedAct {
-    act: Act,
-    log: ActLog,
+struct QueuedAction {
+    action: ServerAction,
+    log: ActionLog,
     /// The journal entry of an action begun by an earlier process.
-    resumed: Option<ResumedAct>,
+    resumed: Option<ResumedAction>,
     control: Arc<StopControl>,
 }
 
 /// The journal entry of an action begun by an earlier process.
-enum ResumedAct {
+enum ResumedAction {
     Stop(JournalEntry),
     Continuation(JournaledContinuation),
 }
 
 /// Returns the message that the action stops.
-fn stopped_message(act: &Act) -> Option<&str> {
-    match act {
-        Act::Stop(stop) => Some(&stop.message),
+fn stopped_message(action: &ServerAction) -> Option<&str> {
+    match action {
+        ServerAction::Stop(stop) => Some(&stop.message),
         _ => None,
     }
 }
 
-impl ActQueue {
+impl ActionQueue {
     /// Starts each queued action whose session has no running one.
     fn start(&mut self, server: &Server, watch: &SessionWatcher) {
         let mut place = 0;
         while let Some(next) = self.queued.get(place) {
-            let session = next.act.session();
+            let session = next.action.session();
             if self.busy.iter().any(|busy| busy.session == session) {
                 place += 1;
                 continue;
             }
-            let QueuedAct {
-                act,
+            let QueuedAction {
+                action,
                 log,
                 resumed,
                 control,
             } = self.queued.remove(place);
-            self.busy.push(RunningAct {
-                session: act.session().to_owned(),
-                message: stopped_message(&act).map(str::to_owned),
+            self.busy.push(RunningAction {
+                session: action.session().to_owned(),
+                message: stopped_message(&action).map(str::to_owned),
                 control: Arc::clone(&control),
             });
-            self.update(watch, act.session());
+            self.update(watch, action.session());
             let server = server.clone();
             self.running.spawn(async move {
-                let done = match (&resumed, &act) {
-                    (Some(ResumedAct::Stop(entry)), _) => match resume(&server, entry).await {
-                        Ok(Ok(stage)) => perform(&server, &act, stage, &control, &log).await,
+                let done = match (&resumed, &action) {
+                    (Some(ResumedAction::Stop(entry)), _) => match resume(&server, entry).await {
+                        Ok(Ok(stage)) => perform(&server, &action, stage, &control, &log).await,
                         Ok(Err(outcome)) => Ok(outcome),
                         Err(failure) => Err(failure),
                     },
-                    (Some(ResumedAct::Continuation(entry)), Act::AddFiles { injection, .. }) => {
-                        resume_files(&server, entry, injection, &log).await
-                    }
-                    _ => perform(&server, &act, ActStage::Begun, &control, &log).await,
+                    (
+                        Some(ResumedAction::Continuation(entry)),
+                        ServerAction::AddFiles { injection, .. },
+                    ) => resume_files(&server, entry, injection, &log).await,
+                    _ => perform(&server, &action, ActionStage::Begun, &control, &log).await,
                 };
                 log.end(&done);
-                (act, done)
+                (action, done)
             });
         }
     }
@@ -654,9 +660,7 @@ impl ActQueue {
     fn update(&self, watch: &SessionWatcher, session: &str) {
         for busy in self.busy.iter().filter(|busy| busy.session == session) {
             if let Some(message) = &busy.message {
-                let (is_aborted, idles) = watch.ended(session, message);
-                busy.control
-                    .update(is_aborted, idles, watch.is_child(session));
+                busy.control.update(watch.stop_progress(session, message));
             }
         }
     }

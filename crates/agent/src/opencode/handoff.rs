@@ -127,7 +127,7 @@ impl Server {
     /// # }
     /// # let prompt = ttsr::harness::Message::user(Handoff::new("ses_1", "Go on.").files(["a.txt"]).prompt());
     /// # let arrived = IncomingMessage { session: "ses_2", model: "oak/owl-1", agent: "build", content: &prompt.content };
-    /// # let injection: Injection = HandoffTracker::default().arrived(&arrived, &One).unwrap();
+    /// # let injection: Injection = HandoffTracker::default().on_message(&arrived, &One).unwrap();
     /// let server = Server::new(&url, ServerApi::Classic)?;
     /// runtime.block_on(server.inject("ses_2", &injection))?;
     /// let request = &heard.join().unwrap()[0];
@@ -229,7 +229,7 @@ impl Server {
     async fn tui(&self, what: &str, directory: Option<&str>, body: Value) -> Result<(), Failure> {
         self.only_classic()?;
         let path = match directory {
-            Some(directory) => format!("/tui/{what}?directory={}", percent(directory)),
+            Some(directory) => format!("/tui/{what}?directory={}", percent_encode(directory)),
             None => format!("/tui/{what}"),
         };
         self.call(Method::POST, &path, Some(body)).await.map(drop)
@@ -253,7 +253,7 @@ impl Transcripts for Server {
 }
 
 /// Percent-encodes a value of a query.
-fn percent(value: &str) -> String {
+fn percent_encode(value: &str) -> String {
     let encode = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
             char::from(byte).to_string()

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::server::Prompt;
-use super::watch::StopAct;
+use super::watch::StopAction;
 use ttsr::harness::Failure;
 
 /// The time to wait for a locked journal. A killed process holds its lock until the system has closed its files, which
@@ -35,18 +35,18 @@ const VERSION: u32 = 1;
 ///
 /// # Example: one watcher at a time
 /// ```
-/// use ttsr_agent::opencode::ActJournal;
+/// use ttsr_agent::opencode::ActionJournal;
 /// let folder = std::env::temp_dir().join(format!("ttsr-journal-{}", std::process::id()));
 /// let path = folder.join("acts.json");
-/// let journal = ActJournal::open(&path)?;
-/// assert_eq!(ActJournal::open(&path).unwrap_err().kind(), "taken");
+/// let journal = ActionJournal::open(&path)?;
+/// assert_eq!(ActionJournal::open(&path).unwrap_err().kind(), "taken");
 /// drop(journal);
-/// assert!(ActJournal::open(&path).is_ok());
+/// assert!(ActionJournal::open(&path).is_ok());
 /// # std::fs::remove_dir_all(&folder)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct ActJournal {
+pub struct ActionJournal {
     path: PathBuf,
     /// Locked while the journal is open.
     lock: File,
@@ -55,7 +55,7 @@ pub struct ActJournal {
     next: u64,
 }
 
-impl Drop for ActJournal {
+impl Drop for ActionJournal {
     fn drop(&mut self) {
         // Closing the file releases the lock only if no other descriptor refers to it, and a process that another
         // thread forks has one until it calls `exec`.
@@ -102,7 +102,7 @@ pub(super) struct JournalEntry {
     steer: Option<JournaledPrompt>,
     has_run: bool,
     permission: Option<String>,
-    pub(super) stage: ActStage,
+    pub(super) stage: ActionStage,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,7 +115,7 @@ struct JournaledPrompt {
 /// The progress of an action. A stage is written before its request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum ActStage {
+pub(super) enum ActionStage {
     /// No request was sent.
     Begun,
     /// The parent of a sub-agent was prompted.
@@ -134,9 +134,9 @@ struct JournalFile {
     continuations: Vec<JournaledContinuation>,
 }
 
-impl ActJournal {
+impl ActionJournal {
     /// The most actions kept; past it the oldest is dropped.
-    pub const MAX_ACTS: usize = 64;
+    pub const MAX_ACTIONS: usize = 64;
 
     /// The most bytes of a prompt's text that are kept. A longer text is cut at a character boundary.
     pub const MAX_TEXT: usize = 16 << 10;
@@ -159,7 +159,7 @@ impl ActJournal {
     ///
     /// # Errors
     /// Of the kind `taken` if another process still has it open; of the kind `io` if it cannot be created or read.
-    pub fn open(path: impl AsRef<Path>) -> Result<ActJournal, Failure> {
+    pub fn open(path: impl AsRef<Path>) -> Result<ActionJournal, Failure> {
         let path = path.as_ref().to_owned();
         let because = |error: io::Error| {
             let path = path.display();
@@ -196,10 +196,10 @@ impl ActJournal {
             continuations,
             ..
         } = read(&path).map_err(because)?;
-        let ids = acts.iter().map(|act| act.id);
+        let ids = acts.iter().map(|action| action.id);
         let ids = ids.chain(continuations.iter().map(|it| it.id));
         let next = ids.max().map_or(0, |last| last + 1);
-        Ok(ActJournal {
+        Ok(ActionJournal {
             path,
             lock,
             acts,
@@ -221,7 +221,7 @@ impl ActJournal {
     /// Records that files are put before the continuation prompt of a session and returns the id of the action, or
     /// `None` if there are too many.
     pub(super) fn begin_continuation(&mut self, session: &str) -> io::Result<Option<u64>> {
-        if self.continuations.len() >= ActJournal::MAX_CONTINUATIONS {
+        if self.continuations.len() >= ActionJournal::MAX_CONTINUATIONS {
             return Ok(None);
         }
         let id = self.next;
@@ -240,7 +240,7 @@ impl ActJournal {
     /// `body` is recorded.
     pub(super) fn record_prompt(&mut self, id: u64, mut prompt: ResentPrompt) -> io::Result<bool> {
         let length = serde_json::to_vec(&prompt)?.len();
-        prompt.body.take_if(|_| length > ActJournal::MAX_PROMPT);
+        prompt.body.take_if(|_| length > ActionJournal::MAX_PROMPT);
         let is_kept = prompt.body.is_some();
         let Some(known) = self.continuations.iter_mut().find(|it| it.id == id) else {
             return Ok(false);
@@ -251,7 +251,7 @@ impl ActJournal {
     }
 
     /// Records that a stop begins and returns its id. Actions of a single request are not recorded.
-    pub(super) fn begin(&mut self, stop: &StopAct) -> io::Result<u64> {
+    pub(super) fn begin(&mut self, stop: &StopAction) -> io::Result<u64> {
         let id = self.next;
         self.next += 1;
         self.acts.push(JournalEntry {
@@ -264,23 +264,23 @@ impl ActJournal {
             steer: stop.steer.as_ref().map(JournaledPrompt::from_prompt),
             has_run: stop.has_run,
             permission: stop.permission.clone(),
-            stage: ActStage::Begun,
+            stage: ActionStage::Begun,
         });
-        let excess = self.acts.len().saturating_sub(ActJournal::MAX_ACTS);
+        let excess = self.acts.len().saturating_sub(ActionJournal::MAX_ACTIONS);
         self.acts.drain(..excess);
         self.write()?;
         Ok(id)
     }
 
-    pub(super) fn advance(&mut self, id: u64, stage: ActStage) -> io::Result<()> {
-        for act in self.acts.iter_mut().filter(|act| act.id == id) {
-            act.stage = stage;
+    pub(super) fn advance(&mut self, id: u64, stage: ActionStage) -> io::Result<()> {
+        for action in self.acts.iter_mut().filter(|action| action.id == id) {
+            action.stage = stage;
         }
         self.write()
     }
 
     pub(super) fn end(&mut self, id: u64) -> io::Result<()> {
-        self.acts.retain(|act| act.id != id);
+        self.acts.retain(|action| action.id != id);
         self.continuations.retain(|it| it.id != id);
         self.write()
     }
@@ -294,7 +294,7 @@ impl ActJournal {
                 continuations: self.continuations.clone(),
             };
             let text = serde_json::to_vec(&written)?;
-            if text.len() as u64 <= ActJournal::MAX_BYTES || self.acts.is_empty() {
+            if text.len() as u64 <= ActionJournal::MAX_BYTES || self.acts.is_empty() {
                 break text;
             }
             self.acts.remove(0);
@@ -327,7 +327,7 @@ fn read(path: &Path) -> io::Result<JournalFile> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(JournalFile::default()),
         Err(error) => return Err(error),
     };
-    if length > ActJournal::MAX_BYTES {
+    if length > ActionJournal::MAX_BYTES {
         return Ok(JournalFile::default());
     }
     let written: Option<JournalFile> = serde_json::from_slice(&fs::read(path)?).ok();
@@ -341,13 +341,13 @@ fn now() -> u64 {
 }
 
 fn is_expired(at: u64) -> bool {
-    now().saturating_sub(at) > ActJournal::MAX_AGE.as_secs()
+    now().saturating_sub(at) > ActionJournal::MAX_AGE.as_secs()
 }
 
 impl JournaledPrompt {
     fn from_prompt(prompt: &Prompt) -> JournaledPrompt {
         let mut text = prompt.text.clone();
-        text.truncate(text.floor_char_boundary(ActJournal::MAX_TEXT));
+        text.truncate(text.floor_char_boundary(ActionJournal::MAX_TEXT));
         JournaledPrompt {
             text,
             agent: prompt.agent.clone(),
@@ -358,8 +358,8 @@ impl JournaledPrompt {
 
 impl JournalEntry {
     /// Returns the action.
-    pub(super) fn stop(&self) -> StopAct {
-        StopAct {
+    pub(super) fn stop(&self) -> StopAction {
+        StopAction {
             session: self.session.clone(),
             message: self.message.clone(),
             delete: self.delete,

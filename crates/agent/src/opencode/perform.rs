@@ -10,15 +10,17 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::handoff::{ServerMessage, ServerMessagePart};
-use super::journal::{ActJournal, ActStage, JournalEntry, JournaledContinuation, ResentPrompt};
+use super::journal::{
+    ActionJournal, ActionStage, JournalEntry, JournaledContinuation, ResentPrompt,
+};
 use super::server::{Server, ServerApi, segment};
-use super::watch::{Act, StopAct};
+use super::watch::{ServerAction, StopAction, StopProgress};
 use crate::handoff::Injection;
 use ttsr::harness::{Failure, HANDOFF_MARKER};
 
 /// The outcome of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ActOutcome {
+pub(super) enum ActionOutcome {
     /// The action is complete.
     Done,
     /// The user acted first; the remaining requests were not sent.
@@ -38,25 +40,25 @@ pub(super) struct StopControl {
 }
 
 /// The number of idle notices after one abort: when the session stops, and when the reply is stored.
-const IDLES: u32 = 2;
+const ABORT_IDLES: u32 = 2;
 
 /// The time limit for the second idle notice before the session is prompted.
-const SETTLING: Duration = Duration::from_millis(300);
+const IDLE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The time limit for a third idle notice, which means that somebody else stopped the session too.
-const GRACE: Duration = Duration::from_millis(50);
+const OVERTAKE_TIMEOUT: Duration = Duration::from_millis(50);
 
 const STOPPED: &str = "the session was stopped by somebody else";
 
 impl StopControl {
-    /// Records the events of the session: an abort of the message, and the number of idle notices.
-    pub(super) fn update(&self, is_aborted: bool, idles: u32, is_child: bool) {
+    /// Records the events of the session.
+    pub(super) fn update(&self, progress: StopProgress) {
         // The session of a sub-agent is stopped once more by its parent.
-        let has_second = idles > IDLES && !is_child;
-        if (is_aborted && !self.is_stop_sent.load(Ordering::Relaxed)) || has_second {
+        let has_second = progress.idles > ABORT_IDLES && !progress.is_child;
+        if (progress.is_aborted && !self.is_stop_sent.load(Ordering::Relaxed)) || has_second {
             self.is_overtaken.store(true, Ordering::Relaxed);
         }
-        self.idles.store(idles, Ordering::Relaxed);
+        self.idles.store(progress.idles, Ordering::Relaxed);
         self.changed.notify_waiters();
     }
 
@@ -69,28 +71,28 @@ impl StopControl {
         let settled = async {
             loop {
                 let changed = self.changed.notified();
-                if self.idles.load(Ordering::Relaxed) >= IDLES || self.is_overtaken() {
+                if self.idles.load(Ordering::Relaxed) >= ABORT_IDLES || self.is_overtaken() {
                     return;
                 }
                 changed.await;
             }
         };
-        if timeout(SETTLING, settled).await.is_ok() && !self.is_overtaken() {
-            sleep(GRACE).await;
+        if timeout(IDLE_TIMEOUT, settled).await.is_ok() && !self.is_overtaken() {
+            sleep(OVERTAKE_TIMEOUT).await;
         }
     }
 }
 
 /// The journal, if there is one, and the id of an action in it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ActLog {
-    journal: Arc<Mutex<Option<ActJournal>>>,
+pub(super) struct ActionLog {
+    journal: Arc<Mutex<Option<ActionJournal>>>,
     id: Option<u64>,
 }
 
-impl ActLog {
-    pub(super) fn new(journal: Option<ActJournal>) -> ActLog {
-        ActLog {
+impl ActionLog {
+    pub(super) fn new(journal: Option<ActionJournal>) -> ActionLog {
+        ActionLog {
             journal: Arc::new(Mutex::new(journal)),
             id: None,
         }
@@ -99,7 +101,7 @@ impl ActLog {
     /// Runs `use_it` on the journal; closes the journal and returns the reason if it cannot be written.
     fn with_journal<T>(
         &self,
-        use_it: impl FnOnce(&mut ActJournal) -> std::io::Result<T>,
+        use_it: impl FnOnce(&mut ActionJournal) -> std::io::Result<T>,
     ) -> Result<Option<T>, String> {
         // After a panic while the lock is held, the journal has at worst one entry too many.
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,15 +115,15 @@ impl ActLog {
     }
 
     /// Records that the action begins.
-    pub(super) fn begin(&self, act: &Act) -> Result<ActLog, String> {
-        let id = match act {
-            Act::Stop(stop) => self.with_journal(|journal| journal.begin(stop))?,
-            Act::AddFiles { session, .. } => self
+    pub(super) fn begin(&self, action: &ServerAction) -> Result<ActionLog, String> {
+        let id = match action {
+            ServerAction::Stop(stop) => self.with_journal(|journal| journal.begin(stop))?,
+            ServerAction::AddFiles { session, .. } => self
                 .with_journal(|journal| journal.begin_continuation(session))?
                 .flatten(),
             _ => None,
         };
-        Ok(ActLog { id, ..self.clone() })
+        Ok(ActionLog { id, ..self.clone() })
     }
 
     /// Returns the stops begun by an earlier process that this process does not perform.
@@ -137,8 +139,8 @@ impl ActLog {
     }
 
     /// Returns the log of the action with that id.
-    pub(super) fn for_entry(&self, id: u64) -> ActLog {
-        ActLog {
+    pub(super) fn for_entry(&self, id: u64) -> ActionLog {
+        ActionLog {
             id: Some(id),
             ..self.clone()
         }
@@ -154,7 +156,7 @@ impl ActLog {
         recorded.is_ok_and(|recorded| recorded.unwrap_or(true))
     }
 
-    fn advance(&self, stage: ActStage) {
+    fn advance(&self, stage: ActionStage) {
         if let Some(id) = self.id {
             // After a failure the journal is closed; the action continues without it.
             self.with_journal(|journal| journal.advance(id, stage)).ok();
@@ -162,7 +164,7 @@ impl ActLog {
     }
 
     /// Removes the action, unless the server could not be reached: then it is resumed after the next connection.
-    pub(super) fn end(&self, done: &Result<ActOutcome, Failure>) {
+    pub(super) fn end(&self, done: &Result<ActionOutcome, Failure>) {
         let is_unreached = |failure: &Failure| {
             matches!(
                 failure.kind(),
@@ -180,35 +182,37 @@ impl ActLog {
 /// Performs the action from `stage` on.
 pub(super) async fn perform(
     server: &Server,
-    act: &Act,
-    stage: ActStage,
+    action: &ServerAction,
+    stage: ActionStage,
     control: &StopControl,
-    log: &ActLog,
-) -> Result<ActOutcome, Failure> {
-    match act {
-        Act::Inject {
+    log: &ActionLog,
+) -> Result<ActionOutcome, Failure> {
+    match action {
+        ServerAction::Inject {
             session, prompt, ..
         } => server.prompt(session, prompt).await?,
-        Act::Stop(stop) => return perform_stop(server, stop, stage, control, log).await,
-        Act::Switch { session, model } => return switch_model(server, session, model).await,
-        Act::HandOver {
+        ServerAction::Stop(stop) => return perform_stop(server, stop, stage, control, log).await,
+        ServerAction::Switch { session, model } => {
+            return switch_model(server, session, model).await;
+        }
+        ServerAction::HandOver {
             handoff, directory, ..
         } => server.hand_over(handoff, directory.as_deref()).await?,
-        Act::AddFiles { session, injection } => {
+        ServerAction::AddFiles { session, injection } => {
             return add_files(server, session, injection, log, false).await;
         }
     }
-    Ok(ActOutcome::Done)
+    Ok(ActionOutcome::Done)
 }
 
 async fn perform_stop(
     server: &Server,
-    stop: &StopAct,
-    stage: ActStage,
+    stop: &StopAction,
+    stage: ActionStage,
     control: &StopControl,
-    log: &ActLog,
-) -> Result<ActOutcome, Failure> {
-    let StopAct {
+    log: &ActionLog,
+) -> Result<ActionOutcome, Failure> {
+    let StopAction {
         session,
         message,
         steer,
@@ -216,49 +220,49 @@ async fn perform_stop(
         has_run,
         ..
     } = stop;
-    if stage < ActStage::Stopping && control.is_overtaken() {
-        return Ok(ActOutcome::Yielded(STOPPED));
+    if stage < ActionStage::Stopping && control.is_overtaken() {
+        return Ok(ActionOutcome::Yielded(STOPPED));
     }
     let mut steer = steer.clone();
     // The stop causes the parent's next request, which contains a prompt sent before it.
     let is_parent_told = to != session && !has_run;
     if is_parent_told
         && let Some(prompt) = steer.take()
-        && stage < ActStage::Told
+        && stage < ActionStage::Told
     {
-        log.advance(ActStage::Told);
+        log.advance(ActionStage::Told);
         server.prompt(to, &prompt).await?;
     }
-    if stage < ActStage::Stopped {
+    if stage < ActionStage::Stopped {
         control.is_stop_sent.store(true, Ordering::Relaxed);
-        log.advance(ActStage::Stopping);
+        log.advance(ActionStage::Stopping);
         server.abort(session).await?;
         if let Some(permission) = &stop.permission {
             // The call is over; if the request was answered meanwhile, this fails and has no effect.
             server.reject_permission(permission).await.ok();
         }
         if control.is_overtaken() {
-            return Ok(ActOutcome::Yielded(STOPPED));
+            return Ok(ActionOutcome::Yielded(STOPPED));
         }
         if stop.delete {
             delete_with_retries(server, session, message).await?;
         }
     }
     let Some(mut prompt) = steer else {
-        return Ok(ActOutcome::Done);
+        return Ok(ActionOutcome::Done);
     };
-    log.advance(ActStage::Stopped);
+    log.advance(ActionStage::Stopped);
     if *has_run {
         prompt.text += &describe_calls(server, session, message).await;
     }
-    if to == session && stage < ActStage::Stopped && server.api() == ServerApi::Classic {
+    if to == session && stage < ActionStage::Stopped && server.api() == ServerApi::Classic {
         control.wait_for_idle().await;
         if control.is_overtaken() {
-            return Ok(ActOutcome::Yielded(STOPPED));
+            return Ok(ActionOutcome::Yielded(STOPPED));
         }
     }
     server.prompt(to, &prompt).await?;
-    Ok(ActOutcome::Done)
+    Ok(ActionOutcome::Done)
 }
 
 /// The most messages after the stopped one that are read when an action is resumed.
@@ -269,31 +273,31 @@ const RECENT: usize = 20;
 pub(super) async fn resume(
     server: &Server,
     entry: &JournalEntry,
-) -> Result<Result<ActStage, ActOutcome>, Failure> {
+) -> Result<Result<ActionStage, ActionOutcome>, Failure> {
     if entry.is_expired() {
-        return Ok(Err(ActOutcome::Yielded(OLD)));
+        return Ok(Err(ActionOutcome::Yielded(OLD)));
     }
     if server.api() == ServerApi::Next {
         return Ok(Ok(entry.stage));
     }
-    let StopAct { steer, to, .. } = entry.stop();
+    let StopAction { steer, to, .. } = entry.stop();
     let messages = match messages(server, &entry.session, RECENT).await {
         Ok(messages) => messages,
         Err(failure) if is_gone(&failure) => {
-            return Ok(Err(ActOutcome::Yielded(DELETED)));
+            return Ok(Err(ActionOutcome::Yielded(DELETED)));
         }
         Err(failure) => return Err(failure),
     };
     let place = messages.iter().position(|it| it.info.id == entry.message);
     let after = &messages[place.map_or(0, |place| place + 1)..];
     let asked = after.iter().rfind(|it| it.info.role == "user");
-    if let (Some(place), ActStage::Begun) = (place, entry.stage)
+    if let (Some(place), ActionStage::Begun) = (place, entry.stage)
         && messages[place].info.error["name"] == "MessageAbortedError"
     {
-        return Ok(Err(ActOutcome::Yielded(STOPPED)));
+        return Ok(Err(ActionOutcome::Yielded(STOPPED)));
     }
-    if place.is_none() && entry.stage < ActStage::Stopping {
-        return Ok(Err(ActOutcome::Yielded("the message was deleted")));
+    if place.is_none() && entry.stage < ActionStage::Stopping {
+        return Ok(Err(ActionOutcome::Yielded("the message was deleted")));
     }
     let is_ours = |written: &ServerMessage| {
         let text = steer.as_ref().map_or("", |steer| steer.text.as_str());
@@ -302,8 +306,8 @@ pub(super) async fn resume(
     };
     // Without the stopped message, older user prompts cannot be distinguished from newer ones.
     match asked.filter(|_| to == entry.session) {
-        Some(asked) if is_ours(asked) => Ok(Err(ActOutcome::Done)),
-        Some(_) if place.is_some() => Ok(Err(ActOutcome::Yielded(WENT_ON))),
+        Some(asked) if is_ours(asked) => Ok(Err(ActionOutcome::Done)),
+        Some(_) if place.is_some() => Ok(Err(ActionOutcome::Yielded(WENT_ON))),
         _ => Ok(Ok(entry.stage)),
     }
 }
@@ -325,7 +329,7 @@ async fn switch_model(
     server: &Server,
     session: &str,
     (provider, model): &(String, String),
-) -> Result<ActOutcome, Failure> {
+) -> Result<ActionOutcome, Failure> {
     server.abort(session).await?;
     let messages = read_messages(server, session).await?;
     let asked = messages.iter().rfind(|message| is_user(message));
@@ -334,7 +338,7 @@ async fn switch_model(
         Failure::new("protocol", why)
     })?;
     send(server, session, body_of(asked, Some((provider, model)))).await?;
-    Ok(ActOutcome::Done)
+    Ok(ActionOutcome::Done)
 }
 
 /// Adds the files of a continuation, and makes sure that they are there before the model is asked. The server asks it
@@ -347,21 +351,23 @@ async fn add_files(
     server: &Server,
     session: &str,
     injection: &Injection,
-    log: &ActLog,
+    log: &ActionLog,
     is_resumed: bool,
-) -> Result<ActOutcome, Failure> {
+) -> Result<ActionOutcome, Failure> {
     match continuation(server, session).await {
         Ok(Some(found)) if is_resumed && found.is_answered => {
-            return Ok(ActOutcome::Yielded("the model has answered"));
+            return Ok(ActionOutcome::Yielded("the model has answered"));
         }
         Ok(Some(_)) => {}
-        Ok(None) if is_resumed => return Ok(ActOutcome::Yielded(WENT_ON)),
-        Err(failure) if is_resumed && is_gone(&failure) => return Ok(ActOutcome::Yielded(DELETED)),
+        Ok(None) if is_resumed => return Ok(ActionOutcome::Yielded(WENT_ON)),
+        Err(failure) if is_resumed && is_gone(&failure) => {
+            return Ok(ActionOutcome::Yielded(DELETED));
+        }
         Err(failure) if is_resumed => return Err(failure),
         // Without the prompt there is nothing to send again.
         Ok(None) | Err(_) => {
             server.inject(session, injection).await?;
-            return Ok(ActOutcome::Done);
+            return Ok(ActionOutcome::Done);
         }
     }
     server.abort(session).await?;
@@ -378,7 +384,7 @@ async fn add_files(
         server.inject(session, injection).await?;
     }
     let Some(ContinuationPrompt { message, .. }) = found else {
-        return Ok(ActOutcome::Done);
+        return Ok(ActionOutcome::Done);
     };
     let body = body_of(&message, model_of(&message));
     if let Some(id) = message["info"]["id"].as_str() {
@@ -391,7 +397,7 @@ async fn add_files(
         }
     }
     send(server, session, body).await?;
-    Ok(ActOutcome::Done)
+    Ok(ActionOutcome::Done)
 }
 
 /// Completes a continuation begun by an earlier process. `injection` has the files of its prompt, if the prompt was not
@@ -400,18 +406,18 @@ pub(super) async fn resume_files(
     server: &Server,
     entry: &JournaledContinuation,
     injection: &Injection,
-    log: &ActLog,
-) -> Result<ActOutcome, Failure> {
+    log: &ActionLog,
+) -> Result<ActionOutcome, Failure> {
     let session = &entry.session;
     let Some(prompt) = &entry.prompt else {
         return match entry.is_expired() {
-            true => Ok(ActOutcome::Yielded(OLD)),
+            true => Ok(ActionOutcome::Yielded(OLD)),
             false => add_files(server, session, injection, log, true).await,
         };
     };
     let messages = match read_messages(server, session).await {
         Ok(messages) => messages,
-        Err(failure) if is_gone(&failure) => return Ok(ActOutcome::Yielded(DELETED)),
+        Err(failure) if is_gone(&failure) => return Ok(ActionOutcome::Yielded(DELETED)),
         Err(failure) => return Err(failure),
     };
     let original = messages
@@ -419,7 +425,7 @@ pub(super) async fn resume_files(
         .position(|it| it["info"]["id"] == *prompt.message);
     let made = || original.map(|place| body_of(&messages[place], model_of(&messages[place])));
     let Some(mut body) = prompt.body.clone().or_else(made) else {
-        return Ok(ActOutcome::Yielded("the prompt was deleted"));
+        return Ok(ActionOutcome::Yielded("the prompt was deleted"));
     };
     let after = messages.iter().rposition(is_files).or(original);
     let after = &messages[after.map_or(0, |place| place + 1)..];
@@ -427,8 +433,8 @@ pub(super) async fn resume_files(
     let mut said = after.iter().filter(|it| is_said(it));
     let said = said.find(|it| it["info"]["id"] != *prompt.message);
     match said {
-        Some(message) if is_again(&message) => return Ok(ActOutcome::Done),
-        Some(_) => return Ok(ActOutcome::Yielded(WENT_ON)),
+        Some(message) if is_again(&message) => return Ok(ActionOutcome::Done),
+        Some(_) => return Ok(ActionOutcome::Yielded(WENT_ON)),
         None => {}
     }
     let later = original.map_or(after, |place| &messages[place + 1..]);
@@ -438,13 +444,13 @@ pub(super) async fn resume_files(
     }
     if entry.is_expired() {
         if original.is_some() && (has_run || prompt.body.is_none()) {
-            return Ok(ActOutcome::Yielded(OLD));
+            return Ok(ActionOutcome::Yielded(OLD));
         }
         // The prompt is restored, but nobody waits for a reply by now.
         body["noReply"] = json!(true);
     }
     send(server, session, body).await?;
-    Ok(ActOutcome::Done)
+    Ok(ActionOutcome::Done)
 }
 
 const WENT_ON: &str = "the user went on";
@@ -601,7 +607,7 @@ async fn delete_with_retries(server: &Server, session: &str, message: &str) -> R
     Ok(())
 }
 
-/// The number of retries of a request that a server refuses while it ends a reply.
+/// The maximum number of retries of a request that the server refuses because it is still ending a reply.
 const TRIES: u32 = 6;
 
 fn is_gone(failure: &Failure) -> bool {

@@ -1,6 +1,6 @@
 //! Rules over the sessions of a server: notices in, observations and actions out.
 //!
-//! This module opens no connection and does not wait. It determines the [`Act`] that a decision causes on a server that
+//! This module opens no connection and does not wait. It determines the [`ServerAction`] that a decision causes on a server that
 //! other clients drive: stop the session, delete the message, steer, queue, or only report.
 
 use std::collections::{HashMap, VecDeque};
@@ -51,15 +51,15 @@ pub enum WatchEvent {
         bytes: u64,
     },
     /// A decision was made.
-    Decision(DecisionInContext),
+    Decision(WatchedDecision),
     /// An action begins.
-    Act(Act),
+    Started(ServerAction),
     /// The action was completed.
-    Done(Act),
+    Done(ServerAction),
     /// The action was not completed, because the user acted first.
     Yielded {
         /// The action.
-        act: Act,
+        action: ServerAction,
         /// The action of the user.
         why: String,
     },
@@ -71,7 +71,7 @@ pub enum WatchEvent {
         model: (String, String),
     },
     /// An action that an earlier process had begun is completed.
-    Resumed(Act),
+    Resumed(ServerAction),
     /// The journal cannot be read or written. Actions continue without it.
     NoJournal {
         /// The reason.
@@ -80,7 +80,7 @@ pub enum WatchEvent {
     /// An action failed.
     Failed {
         /// The action.
-        act: Act,
+        action: ServerAction,
         /// The reason.
         why: String,
     },
@@ -104,10 +104,10 @@ pub enum WatchEvent {
     },
 }
 
-/// A decision with its context.
+/// A decision of a rule on a watched session, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct DecisionInContext {
+pub struct WatchedDecision {
     /// The session.
     pub session: String,
     /// The message.
@@ -128,7 +128,7 @@ pub struct DecisionInContext {
 ///
 /// # Example: the message that a host sends
 /// ```
-/// use ttsr_agent::opencode::{Act, ServerApi, WatchEvent, SessionWatcher};
+/// use ttsr_agent::opencode::{ServerAction, ServerApi, WatchEvent, SessionWatcher};
 /// use ttsr_wire::opencode::OpenCodeReader;
 /// use ttsr::{Pack, Pattern, Rule};
 /// let mut rule = Rule::new("demo/no-unwrap", vec![Pattern::literal(".unwrap()")]);
@@ -141,19 +141,19 @@ pub struct DecisionInContext {
 /// "#;
 /// let mut seen = Vec::new();
 /// OpenCodeReader::default().push(body, &mut |session, notice| watch.notice(session, notice, &mut seen));
-/// let Some(WatchEvent::Act(act)) = seen.last() else { panic!("the rule matches") };
-/// assert_eq!(act.session(), "s");
-/// match act {
-///     Act::Inject { prompt, .. } => assert!(prompt.is_aside && prompt.text.ends_with("Use `?`.")),
-///     act => panic!("the reply is not stopped: {act:?}"),
+/// let Some(WatchEvent::Started(action)) = seen.last() else { panic!("the rule matches") };
+/// assert_eq!(action.session(), "s");
+/// match action {
+///     ServerAction::Inject { prompt, .. } => assert!(prompt.is_aside && prompt.text.ends_with("Use `?`.")),
+///     action => panic!("the reply is not stopped: {action:?}"),
 /// }
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Act {
+pub enum ServerAction {
     /// Stop the session.
-    Stop(StopAct),
+    Stop(StopAction),
     /// Add a message to the conversation and let the model continue. This action is issued when a tool call of the reply
     /// makes another request certain, or when the session is idle, because a message that arrives during the last reply
     /// of a turn causes another reply.
@@ -195,7 +195,7 @@ pub enum Act {
 /// The stop of a session: stop it, then delete the message if `delete`, then send `steer` if there is one. Each step begins
 /// when the previous one is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StopAct {
+pub struct StopAction {
     /// The session.
     pub session: String,
     /// The message in progress.
@@ -216,32 +216,36 @@ pub struct StopAct {
     pub decision: Option<Decision>,
 }
 
-impl Act {
+impl ServerAction {
     /// Returns the session that the action is about.
     #[must_use]
     pub fn session(&self) -> &str {
         match self {
-            Act::Stop(StopAct { session, .. })
-            | Act::Inject { session, .. }
-            | Act::Switch { session, .. }
-            | Act::HandOver { session, .. }
-            | Act::AddFiles { session, .. } => session,
+            ServerAction::Stop(StopAction { session, .. })
+            | ServerAction::Inject { session, .. }
+            | ServerAction::Switch { session, .. }
+            | ServerAction::HandOver { session, .. }
+            | ServerAction::AddFiles { session, .. } => session,
         }
     }
 
     fn decision(&self) -> Option<&Decision> {
         match self {
-            Act::Stop(stop) => stop.decision.as_ref(),
-            Act::Inject { decision, .. } | Act::HandOver { decision, .. } => Some(decision),
-            Act::Switch { .. } | Act::AddFiles { .. } => None,
+            ServerAction::Stop(stop) => stop.decision.as_ref(),
+            ServerAction::Inject { decision, .. } | ServerAction::HandOver { decision, .. } => {
+                Some(decision)
+            }
+            ServerAction::Switch { .. } | ServerAction::AddFiles { .. } => None,
         }
     }
 
     /// Returns the session that the action prompts.
     fn prompts(&self) -> Option<&str> {
         match self {
-            Act::Stop(StopAct { steer: None, .. }) | Act::HandOver { .. } => None,
-            Act::Stop(StopAct { to, .. }) => Some(to),
+            ServerAction::Stop(StopAction { steer: None, .. }) | ServerAction::HandOver { .. } => {
+                None
+            }
+            ServerAction::Stop(StopAction { to, .. }) => Some(to),
             _ => Some(self.session()),
         }
     }
@@ -251,7 +255,7 @@ impl Act {
 ///
 /// # Example: a rule matches reasoning
 /// ```
-/// use ttsr_agent::opencode::{Act, ServerApi, SessionWatcher, StopAct, WatchEvent};
+/// use ttsr_agent::opencode::{ServerAction, ServerApi, SessionWatcher, StopAction, WatchEvent};
 /// use ttsr_wire::opencode::OpenCodeReader;
 /// use ttsr::Pack;
 /// let pack = Pack::from_toml(r#"
@@ -273,7 +277,7 @@ impl Act {
 /// let mut watch = SessionWatcher::new(pack, ServerApi::Classic);
 /// let mut seen = Vec::new();
 /// OpenCodeReader::default().push(body, &mut |session, notice| watch.notice(session, notice, &mut seen));
-/// let Some(WatchEvent::Act(Act::Stop(StopAct { message, delete, steer: Some(steer), .. }))) = seen.last() else {
+/// let Some(WatchEvent::Started(ServerAction::Stop(StopAction { message, delete, steer: Some(steer), .. }))) = seen.last() else {
 ///     panic!("the session is stopped");
 /// };
 /// assert_eq!((message.as_str(), *delete), ("m", true));
@@ -302,13 +306,13 @@ struct WatchedSession {
     parent: Option<String>,
     directory: Option<String>,
     /// True if `parent` and `directory` are known, or were requested.
-    is_described: bool,
+    is_description_requested: bool,
     /// The message that an action stops.
     stopping: Option<PendingStop>,
     /// The message that ended with an abort.
     aborted: Option<String>,
     /// The actions that wait for the end of the reply or for a tool call.
-    held: Vec<Act>,
+    held: Vec<ServerAction>,
     /// The unanswered permission requests, each with its call.
     permissions: VecDeque<(String, Option<String>)>,
     /// True if the next part that starts was open before its first event arrived.
@@ -316,11 +320,22 @@ struct WatchedSession {
     /// The reply in progress.
     reply: Option<WatchedReply>,
     /// The number of prompts of the watcher that the server did not report yet.
-    ours: u32,
+    own_prompts: u32,
     agent: Option<String>,
     model: Option<(String, String)>,
     /// The number of the last notice.
-    heard: u64,
+    last_notice: u64,
+}
+
+/// The events of a session that is being stopped.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StopProgress {
+    /// True if the message ended with an abort.
+    pub(super) is_aborted: bool,
+    /// The number of idle notices since the decision.
+    pub(super) idles: u32,
+    /// True if the session was opened by the tool call of another one.
+    pub(super) is_child: bool,
 }
 
 #[derive(Debug)]
@@ -341,12 +356,12 @@ struct WatchedReply {
     /// The names of the parts, concatenated.
     names: String,
     /// The running checksums of the open parts.
-    sums: HashMap<PartId, crc32fast::Hasher>,
+    checksums: HashMap<PartId, crc32fast::Hasher>,
     unscanned: u64,
     /// The last tool calls, each with its part.
     calls: VecDeque<(PartId, String)>,
-    /// The last parts that were open before their first event arrived.
-    midway: VecDeque<PartId>,
+    /// The most recent parts that were open before their first event arrived.
+    opened_midway: VecDeque<PartId>,
     /// True if the message has a tool call, so that the turn has another request.
     has_call: bool,
     /// True if a tool call of the message has begun to run.
@@ -379,10 +394,10 @@ impl WatchedReply {
             stream,
             parts: Vec::new(),
             names: String::new(),
-            sums: HashMap::new(),
+            checksums: HashMap::new(),
             unscanned: 0,
             calls: VecDeque::new(),
-            midway: VecDeque::new(),
+            opened_midway: VecDeque::new(),
             has_call: false,
             has_run: false,
         }
@@ -403,8 +418,8 @@ impl WatchedReply {
     }
 
     fn record_delta(&mut self, id: PartId, bytes: &[u8]) {
-        let place = self.sums.contains_key(&id).then(|| self.index_of(id));
-        if let (Some(place), Some(sum)) = (place.flatten(), self.sums.get_mut(&id)) {
+        let place = self.checksums.contains_key(&id).then(|| self.index_of(id));
+        if let (Some(place), Some(sum)) = (place.flatten(), self.checksums.get_mut(&id)) {
             sum.update(bytes);
             let part = &mut self.parts[place];
             let delivered = part.bytes() + bytes.len() as u64;
@@ -413,7 +428,7 @@ impl WatchedReply {
     }
 
     fn close(&mut self, id: PartId) {
-        if let (Some(place), Some(sum)) = (self.index_of(id), self.sums.remove(&id)) {
+        if let (Some(place), Some(sum)) = (self.index_of(id), self.checksums.remove(&id)) {
             self.parts[place].sum = sum.finalize();
         }
     }
@@ -422,7 +437,7 @@ impl WatchedReply {
     /// They differ if the server changed the text, or if the connection was lost in the middle of the part.
     fn reopen_for_snapshot(&mut self, id: PartId, bytes: &[u8]) -> Option<(PartId, Channel)> {
         let part = &self.parts[self.index_of(id)?];
-        let open = self.sums.get(&id);
+        let open = self.checksums.get(&id);
         let sum = open.map_or(part.sum, |sum| sum.clone().finalize());
         let is_same = part.bytes() == bytes.len() as u64 && sum == crc32fast::hash(bytes);
         let (name, channel) = (self.name(id), part.channel);
@@ -447,7 +462,7 @@ impl WatchedReply {
             bytes: [0; 2],
             channel,
         });
-        self.sums.insert(id, crc32fast::Hasher::new());
+        self.checksums.insert(id, crc32fast::Hasher::new());
     }
 }
 
@@ -467,7 +482,7 @@ impl SessionWatcher {
         }
     }
 
-    /// Enables fallback models: an [`Act::Switch`] for each refusal that `foreground` detects. Models are named
+    /// Enables fallback models: an [`ServerAction::Switch`] for each refusal that `foreground` detects. Models are named
     /// `provider/model`. Classic interface only.
     #[must_use]
     pub fn fallback(self, foreground: ForegroundFallback) -> SessionWatcher {
@@ -515,7 +530,7 @@ impl SessionWatcher {
     /// assert!(seen("another").is_empty());
     /// let seen = seen("s");
     /// assert!(seen.iter().any(|it| matches!(it, WatchEvent::Decision(it) if it.decision.suppressed.as_deref() == Some("shadow"))));
-    /// assert!(!seen.iter().any(|it| matches!(it, WatchEvent::Act(_))));
+    /// assert!(!seen.iter().any(|it| matches!(it, WatchEvent::Started(_))));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     #[must_use]
@@ -542,7 +557,7 @@ impl SessionWatcher {
         let (pack, is_dry, api) = (&self.pack, self.is_dry, self.api);
         let watched = self.sessions.entry(session.to_owned());
         let watched = watched.or_insert_with(|| WatchedSession::new(pack, is_dry));
-        watched.heard = self.clock;
+        watched.last_notice = self.clock;
         let is_deleted = notice == ServerNotice::Deleted;
         let switch = match api {
             ServerApi::Classic => session_event(session, &notice)
@@ -566,11 +581,11 @@ impl SessionWatcher {
                 model: model.clone(),
             });
             if !is_dry {
-                out.push(WatchEvent::Act(Act::Switch { session, model }));
+                out.push(WatchEvent::Started(ServerAction::Switch { session, model }));
             }
         }
         let prompted = out[from..].iter().filter_map(|seen| match seen {
-            WatchEvent::Act(act) => act.prompts().map(str::to_owned),
+            WatchEvent::Started(action) => action.prompts().map(str::to_owned),
             _ => None,
         });
         for session in prompted.collect::<Vec<_>>() {
@@ -581,14 +596,14 @@ impl SessionWatcher {
     /// Announces that the watcher is about to prompt a session: that prompt begins no turn.
     pub(super) fn expect_prompt(&mut self, session: &str) {
         if let Some(watched) = self.sessions.get_mut(session) {
-            watched.ours += 1;
+            watched.own_prompts += 1;
         }
     }
 
     /// Addresses the prompt for a stopped sub-agent to its parent, because nobody waits for the sub-agent's reply.
     fn steer_parents(&self, out: &mut [WatchEvent]) {
         for seen in out {
-            let WatchEvent::Act(Act::Stop(StopAct {
+            let WatchEvent::Started(ServerAction::Stop(StopAction {
                 session, steer, to, ..
             })) = seen
             else {
@@ -619,7 +634,7 @@ impl SessionWatcher {
     pub(super) fn wants_description(&mut self, session: &str) -> bool {
         let watched = self.sessions.get_mut(session);
         watched.is_some_and(|watched| {
-            watched.reply.is_some() && !mem::replace(&mut watched.is_described, true)
+            watched.reply.is_some() && !mem::replace(&mut watched.is_description_requested, true)
         })
     }
 
@@ -650,21 +665,18 @@ impl SessionWatcher {
         }
     }
 
-    /// Returns true if `message` ended with an abort, and the number of idle notices since its stop was decided.
-    pub(super) fn ended(&self, session: &str, message: &str) -> (bool, u32) {
+    /// Returns the events of the session since the stop of `message` was decided.
+    pub(super) fn stop_progress(&self, session: &str, message: &str) -> StopProgress {
         let Some(watched) = self.sessions.get(session) else {
-            return (false, 0);
+            return StopProgress::default();
         };
-        let is_aborted = watched.aborted.as_deref() == Some(message);
         let stopping = watched.stopping.as_ref();
         let stopping = stopping.filter(|stopping| stopping.message == message);
-        (is_aborted, stopping.map_or(0, |stopping| stopping.idles))
-    }
-
-    /// Returns true if the session was opened by the tool call of another one.
-    pub(super) fn is_child(&self, session: &str) -> bool {
-        let watched = self.sessions.get(session);
-        watched.is_some_and(|watched| watched.parent.is_some())
+        StopProgress {
+            is_aborted: watched.aborted.as_deref() == Some(message),
+            idles: stopping.map_or(0, |stopping| stopping.idles),
+            is_child: watched.parent.is_some(),
+        }
     }
 
     pub(super) fn is_dry(&self) -> bool {
@@ -675,43 +687,43 @@ impl SessionWatcher {
     ///
     /// # Example: a message that did not arrive is sent again
     /// ```
-    /// use ttsr_agent::opencode::{Act, ServerApi, WatchEvent, SessionWatcher};
+    /// use ttsr_agent::opencode::{ServerAction, ServerApi, WatchEvent, SessionWatcher};
     /// use ttsr_wire::opencode::OpenCodeReader;
     /// use ttsr::{Pack, Pattern, Rule};
     /// let rule = Rule::new("demo/no-unwrap", vec![Pattern::literal(".unwrap()")]);
     /// let mut watch = SessionWatcher::new(Pack::builder().rule(rule).build()?, ServerApi::Classic);
-    /// let mut acts = |watch: &mut SessionWatcher, message: &str| {
+    /// let mut actions = |watch: &mut SessionWatcher, message: &str| {
     ///     let body = format!(
     ///         r#"data: {{"type":"message.part.updated","properties":{{"sessionID":"s","part":{{"id":"p{message}","messageID":"{message}","type":"text","text":"x.unwrap()"}}}}}}"#
     ///     ) + "\n\ndata: {\"type\":\"session.idle\",\"properties\":{\"sessionID\":\"s\"}}\n\n";
     ///     let mut seen = Vec::new();
     ///     let mut feed = OpenCodeReader::default();
     ///     feed.push(body.as_bytes(), &mut |session, notice| watch.notice(session, notice, &mut seen));
-    ///     let act = |seen: WatchEvent| if let WatchEvent::Act(act) = seen { Some(act) } else { None };
-    ///     seen.into_iter().filter_map(act).collect::<Vec<Act>>()
+    ///     let action = |seen: WatchEvent| if let WatchEvent::Started(action) = seen { Some(action) } else { None };
+    ///     seen.into_iter().filter_map(action).collect::<Vec<ServerAction>>()
     /// };
-    /// let first = acts(&mut watch, "m1");
+    /// let first = actions(&mut watch, "m1");
     /// watch.done(&first[0], false);
-    /// let second = acts(&mut watch, "m2");
+    /// let second = actions(&mut watch, "m2");
     /// watch.done(&second[0], true);
-    /// assert!(acts(&mut watch, "m3").is_empty(), "the message was delivered");
+    /// assert!(actions(&mut watch, "m3").is_empty(), "the message was delivered");
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    pub fn done(&mut self, act: &Act, is_done: bool) {
-        if let (false, Some(prompted)) = (is_done, act.prompts())
+    pub fn done(&mut self, action: &ServerAction, is_done: bool) {
+        if let (false, Some(prompted)) = (is_done, action.prompts())
             && let Some(watched) = self.sessions.get_mut(prompted)
         {
-            watched.ours = watched.ours.saturating_sub(1);
+            watched.own_prompts = watched.own_prompts.saturating_sub(1);
         }
-        let Some(watched) = self.sessions.get_mut(act.session()) else {
+        let Some(watched) = self.sessions.get_mut(action.session()) else {
             return;
         };
-        if let Act::Stop(StopAct { message, .. }) = act {
+        if let ServerAction::Stop(StopAction { message, .. }) = action {
             watched
                 .stopping
                 .take_if(|stopping| stopping.message == *message);
         }
-        match (act.decision(), is_done) {
+        match (action.decision(), is_done) {
             (Some(decision), true) => watched.session.delivered(decision),
             (Some(decision), false) => watched.session.dropped(decision),
             (None, _) => {}
@@ -725,7 +737,7 @@ impl SessionWatcher {
         let quietest = self
             .sessions
             .iter()
-            .min_by_key(|(_, watched)| watched.heard);
+            .min_by_key(|(_, watched)| watched.last_notice);
         let quietest = quietest.map(|(id, _)| id.clone());
         quietest.map(|id| self.sessions.remove(&id));
     }
@@ -743,17 +755,17 @@ impl WatchedSession {
             session,
             parent: None,
             directory: None,
-            is_described: false,
+            is_description_requested: false,
             stopping: None,
             aborted: None,
             held: Vec::new(),
             permissions: VecDeque::new(),
             is_joining: false,
             reply: None,
-            ours: 0,
+            own_prompts: 0,
             agent: None,
             model: None,
-            heard: 0,
+            last_notice: 0,
         }
     }
 
@@ -785,12 +797,14 @@ impl WatchedSession {
                 agent,
                 directory,
             } => {
-                self.is_described = true;
+                self.is_description_requested = true;
                 self.parent = parent;
                 self.directory = directory;
                 self.agent = agent.or(self.agent.take());
             }
-            ServerNotice::Permission { id, call } => remember(&mut self.permissions, (id, call)),
+            ServerNotice::Permission { id, call } => {
+                push_bounded(&mut self.permissions, (id, call))
+            }
             ServerNotice::PermissionClosed(id) => self.permission_closed(&id),
             ServerNotice::Answer {
                 message,
@@ -839,21 +853,21 @@ impl WatchedSession {
 
     /// Issues the queued actions.
     fn release(&mut self, out: &mut Vec<WatchEvent>) {
-        out.extend(self.held.drain(..).map(WatchEvent::Act));
+        out.extend(self.held.drain(..).map(WatchEvent::Started));
     }
 
-    fn hold(&mut self, act: Act) {
-        match (self.held.len() < MAX_HELD, act.decision()) {
+    fn hold(&mut self, action: ServerAction) {
+        match (self.held.len() < MAX_HELD, action.decision()) {
             (false, Some(decision)) => self.session.dropped(decision),
-            _ => self.held.push(act),
+            _ => self.held.push(action),
         }
     }
 
     /// Records a user prompt: it begins a turn, unless the watcher sent it.
     fn on_prompt(&mut self, agent: Option<String>, model: Option<(String, String)>) {
-        match self.ours {
+        match self.own_prompts {
             0 => self.session.begin_turn(),
-            _ => self.ours -= 1,
+            _ => self.own_prompts -= 1,
         }
         self.agent = agent.or(self.agent.take());
         self.model = model.or(self.model.take());
@@ -873,10 +887,10 @@ impl WatchedSession {
                 call,
             } => {
                 if mem::take(&mut self.is_joining) {
-                    remember(&mut reply.midway, part);
+                    push_bounded(&mut reply.opened_midway, part);
                 }
                 if let Some(call) = &call {
-                    remember(&mut reply.calls, (part, call.clone()));
+                    push_bounded(&mut reply.calls, (part, call.clone()));
                 }
                 let opened = session.open(&mut reply.stream, part, channel);
                 let is_read = reply.stream.channel(part).is_some();
@@ -966,7 +980,7 @@ impl WatchedSession {
         }
     }
 
-    /// Reports the decisions of the last call, and issues their actions.
+    /// Reports the decisions of the session's last call, and issues or queues their actions.
     fn report_decisions(&mut self, id: &str, api: ServerApi, out: &mut Vec<WatchEvent>) {
         let Some(reply) = &self.reply else {
             return;
@@ -978,7 +992,7 @@ impl WatchedSession {
             .iter()
             .filter(is_live)
             .find(|decision| decision.action.cuts());
-        let mut acts = Vec::new();
+        let mut actions = Vec::new();
         let has_call = reply.has_call;
         for decision in &decisions {
             let judged = self.describe_decision(id, api, reply, decision);
@@ -986,34 +1000,34 @@ impl WatchedSession {
             out.push(WatchEvent::Decision(judged));
             match (is_silent, decision.action) {
                 (true, _) => {}
-                (false, Action::Inject) => acts.push(self.inject(id, reply, decision)),
-                (false, Action::Handoff) => acts.push(self.hand_over(id, reply, decision)),
+                (false, Action::Inject) => actions.push(self.inject(id, reply, decision)),
+                (false, Action::Handoff) => actions.push(self.hand_over(id, reply, decision)),
                 (false, _) if Some(decision) == cut => {
-                    acts.push(self.stop(id, api, reply, decision));
+                    actions.push(self.stop(id, api, reply, decision));
                 }
                 (false, _) => {}
             }
         }
-        for act in acts {
-            match &act {
-                Act::Stop(StopAct { message, steer, .. }) => {
+        for action in actions {
+            match &action {
+                ServerAction::Stop(StopAction { message, steer, .. }) => {
                     self.stopping = Some(PendingStop {
                         message: message.clone(),
                         steers: steer.is_some(),
                         idles: 0,
                     });
                 }
-                Act::Inject { .. } if !has_call => {
-                    self.hold(act);
+                ServerAction::Inject { .. } if !has_call => {
+                    self.hold(action);
                     continue;
                 }
-                Act::HandOver { .. } => {
-                    self.hold(act);
+                ServerAction::HandOver { .. } => {
+                    self.hold(action);
                     continue;
                 }
                 _ => {}
             }
-            out.push(WatchEvent::Act(act));
+            out.push(WatchEvent::Started(action));
         }
         for decision in &decisions {
             if matches!(decision.action, Action::Warn | Action::Observe) {
@@ -1022,9 +1036,9 @@ impl WatchedSession {
         }
     }
 
-    fn inject(&self, id: &str, reply: &WatchedReply, decision: &Decision) -> Act {
+    fn inject(&self, id: &str, reply: &WatchedReply, decision: &Decision) -> ServerAction {
         let text = reply.stream.message(decision);
-        Act::Inject {
+        ServerAction::Inject {
             session: id.to_owned(),
             prompt: Prompt {
                 is_aside: true,
@@ -1034,8 +1048,8 @@ impl WatchedSession {
         }
     }
 
-    fn hand_over(&self, id: &str, reply: &WatchedReply, decision: &Decision) -> Act {
-        Act::HandOver {
+    fn hand_over(&self, id: &str, reply: &WatchedReply, decision: &Decision) -> ServerAction {
+        ServerAction::HandOver {
             session: id.to_owned(),
             handoff: Handoff::new(id, reply.stream.message(decision)),
             directory: self.directory.clone(),
@@ -1043,7 +1057,13 @@ impl WatchedSession {
         }
     }
 
-    fn stop(&self, id: &str, api: ServerApi, reply: &WatchedReply, decision: &Decision) -> Act {
+    fn stop(
+        &self,
+        id: &str,
+        api: ServerApi,
+        reply: &WatchedReply,
+        decision: &Decision,
+    ) -> ServerAction {
         let rule = reply.stream.rule(decision);
         let partial = rule.map_or(Partial::Discard, |rule| rule.partial);
         let text = reply.stream.message(decision);
@@ -1051,7 +1071,7 @@ impl WatchedSession {
         let has_run = api == ServerApi::Classic && reply.has_run;
         let mut calls = reply.calls.iter();
         let permission = calls.find_map(|(_, call)| self.permission_for(call));
-        Act::Stop(StopAct {
+        ServerAction::Stop(StopAction {
             session: id.to_owned(),
             message: reply.message.clone(),
             // A message cannot be shortened from outside: if a part of it must not stay, the whole message is deleted.
@@ -1083,13 +1103,13 @@ impl WatchedSession {
         api: ServerApi,
         reply: &WatchedReply,
         decision: &Decision,
-    ) -> DecisionInContext {
+    ) -> WatchedDecision {
         let stream = &reply.stream;
         let part = decision.part();
         let channel = stream.channel(part);
         let mut calls = reply.calls.iter();
         let is_waiting = calls.any(|(of, call)| *of == part && self.permission_for(call).is_some());
-        DecisionInContext {
+        WatchedDecision {
             session: id.to_owned(),
             message: reply.message.clone(),
             decision: DecisionEvent::new(decision, stream, reply.name(part)),
@@ -1098,13 +1118,13 @@ impl WatchedSession {
                 && channel == Some(Channel::ToolInput)
                 && !is_waiting,
             is_unsupported: !can_act(decision.action, api),
-            is_midway: reply.midway.contains(&part),
+            is_midway: reply.opened_midway.contains(&part),
         }
     }
 }
 
 /// Appends to a bounded list of the most recent items.
-fn remember<T>(last: &mut VecDeque<T>, one: T) {
+fn push_bounded<T>(last: &mut VecDeque<T>, one: T) {
     if last.len() >= MAX_REMEMBERED {
         last.pop_front();
     }

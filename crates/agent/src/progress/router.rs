@@ -122,6 +122,9 @@ pub struct Router<'a, A: ?Sized, C: ?Sized> {
 /// The event stream is closed in every case. The typing indicator stays on: the caller hides it once the reply is
 /// delivered, as [`respond`] does.
 ///
+/// # Panics
+/// If it is polled outside of a tokio runtime with time enabled.
+///
 /// # Example: the user cancels
 /// ```
 /// use ttsr_agent::progress::{
@@ -190,7 +193,7 @@ where
     C: ChannelAdapter + ?Sized,
 {
     let mut out = Vec::new();
-    let patience = patience(&settings);
+    let short_wait = short_wait(&settings);
     let mut running = PromptDriver {
         prompting: PendingPrompt::begin(session, settings, &mut out),
         router,
@@ -198,9 +201,9 @@ where
         text,
         events: None,
         began: Instant::now(),
-        patience,
+        short_wait,
         shown: None,
-        is_deaf: false,
+        is_inbox_closed: false,
         other: Vec::new(),
     };
     let mut planned = VecDeque::from(out);
@@ -232,6 +235,9 @@ where
 ///
 /// # Errors
 /// If the reply could not be sent.
+///
+/// # Panics
+/// If it is polled outside of a tokio runtime with time enabled.
 ///
 /// # Example: an agent with a fixed reply
 /// ```
@@ -334,7 +340,7 @@ where
         peer,
         inbox,
     } = router;
-    let (timeout, patience) = (timeout(&settings), patience(&settings));
+    let (timeout, short_wait) = (timeout(&settings), short_wait(&settings));
     let (text, mut other) = if is_cancel(message) {
         (Some(NOTHING_TO_CANCEL.to_owned()), Vec::new())
     } else {
@@ -362,7 +368,7 @@ where
         }
     };
     if let Some(stopping) = channel.stop_typing(peer) {
-        let _shown = tokio::time::timeout(patience, stopping).await;
+        let _shown = tokio::time::timeout(short_wait, stopping).await;
     }
     (delivered, other)
 }
@@ -379,17 +385,17 @@ async fn deliver<C: ChannelAdapter + ?Sized>(
     let id = channel.id().to_owned();
     let mut sending = channel.send(peer, answer);
     let mut late = pin!(sleep(within));
-    let mut is_deaf = false;
+    let mut is_inbox_closed = false;
     loop {
         tokio::select! {
             biased;
             sent = &mut sending => return sent,
-            message = inbox.recv(), if !is_deaf => match message {
+            message = inbox.recv(), if !is_inbox_closed => match message {
                 Some(message) if is_from(&message, &id, peer) && is_cancel(&message) => {
                     return Err(ChannelError::new("the user cancelled before the reply was delivered"));
                 }
                 Some(message) => other.push(message),
-                None => is_deaf = true,
+                None => is_inbox_closed = true,
             },
             () = &mut late => {
                 let within = within.as_millis();
@@ -401,14 +407,14 @@ async fn deliver<C: ChannelAdapter + ?Sized>(
 }
 
 /// The most time for a channel to show a note or the typing indicator, and for each remaining action at the end.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_SHORT_WAIT: Duration = Duration::from_secs(5);
 
 fn timeout(settings: &RouterSettings) -> Duration {
     Duration::from_millis(settings.timeout_ms())
 }
 
-fn patience(settings: &RouterSettings) -> Duration {
-    PATIENCE.min(timeout(settings) / 10)
+fn short_wait(settings: &RouterSettings) -> Duration {
+    MAX_SHORT_WAIT.min(timeout(settings) / 10)
 }
 
 fn is_cancel(message: &Inbound) -> bool {
@@ -426,17 +432,17 @@ struct PromptDriver<'a, A: ?Sized, C: ?Sized> {
     text: &'a str,
     events: Option<AgentEvents>,
     began: Instant,
-    patience: Duration,
+    short_wait: Duration,
     /// The request whose questions were sent to the user last, or are being sent.
     shown: Option<String>,
     /// True once the inbox is closed.
-    is_deaf: bool,
+    is_inbox_closed: bool,
     other: Vec<Inbound>,
 }
 
 /// The result of an action.
 enum ActionResult {
-    Fine,
+    Done,
     Subscribed(AgentEvents),
     /// The prompt cannot continue.
     Failed(String),
@@ -450,7 +456,7 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> PromptDriver<'_, A, C> {
         let is_over = self.prompting.is_over();
         let is_brief = is_over || matches!(what, ChatAction::Typing | ChatAction::Note(_));
         let is_ask = matches!(what, ChatAction::Ask { .. });
-        let patience = Instant::now() + self.patience;
+        let short_wait = Instant::now() + self.short_wait;
         match &what {
             ChatAction::Unsubscribe => return self.events = None,
             ChatAction::Ask { request, .. } if self.prompting.asking() != Some(request) => return,
@@ -469,7 +475,7 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> PromptDriver<'_, A, C> {
             ..
         } = self;
         let id = channel.id().to_owned();
-        let mut doing = pin!(carry_out(
+        let mut doing = pin!(perform_action(
             what,
             *agent,
             *channel,
@@ -480,7 +486,12 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> PromptDriver<'_, A, C> {
         loop {
             let limit = self.began.checked_add(prompting.limit());
             let until = match is_brief {
-                true => Some(limit.filter(|_| !is_over).unwrap_or(patience).min(patience)),
+                true => Some(
+                    limit
+                        .filter(|_| !is_over)
+                        .unwrap_or(short_wait)
+                        .min(short_wait),
+                ),
                 false => limit,
             };
             tokio::select! {
@@ -488,14 +499,14 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> PromptDriver<'_, A, C> {
                 performed = &mut doing => {
                     let now = self.began.elapsed();
                     match performed {
-                        ActionResult::Fine => {}
+                        ActionResult::Done => {}
                         ActionResult::Subscribed(events) => self.events = Some(events),
                         ActionResult::Failed(why) => prompting.failed(now, why, out),
                         ActionResult::NotAsked(request) => prompting.not_asked(now, &request, out),
                     }
                     return;
                 }
-                message = inbox.recv(), if !is_over && !self.is_deaf => {
+                message = inbox.recv(), if !is_over && !self.is_inbox_closed => {
                     let expected = ExpectedUser { id: &id, peer, shown: self.shown.as_deref() };
                     match expected.classify(self.began.elapsed(), message, prompting, out) {
                         // The result of the action is no longer needed.
@@ -503,7 +514,7 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> PromptDriver<'_, A, C> {
                         InboxMessage::Answer if is_ask => return,
                         InboxMessage::Answer => {}
                         InboxMessage::Other(message) => self.other.push(message),
-                        InboxMessage::Deaf => self.is_deaf = true,
+                        InboxMessage::Closed => self.is_inbox_closed = true,
                     }
                 }
                 () = sleep_until_deadline(until) => {
@@ -522,7 +533,7 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> PromptDriver<'_, A, C> {
         let deadline = self.began.checked_add(self.prompting.deadline());
         tokio::select! {
             biased;
-            message = self.router.inbox.recv(), if !self.is_deaf => {
+            message = self.router.inbox.recv(), if !self.is_inbox_closed => {
                 let expected = ExpectedUser {
                     id: self.router.channel.id(),
                     peer: self.router.peer,
@@ -533,7 +544,7 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> PromptDriver<'_, A, C> {
                     InboxMessage::Answer | InboxMessage::Cancel => {}
                     InboxMessage::Other(message) => self.other.push(message),
                     // The reply can still arrive.
-                    InboxMessage::Deaf => self.is_deaf = true,
+                    InboxMessage::Closed => self.is_inbox_closed = true,
                 }
             }
             event = next(&mut self.events) => self.on_event(event, out),
@@ -563,7 +574,7 @@ enum InboxMessage {
     Cancel,
     /// Neither an answer nor a cancel of this user.
     Other(Inbound),
-    Deaf,
+    Closed,
 }
 
 impl ExpectedUser<'_> {
@@ -575,7 +586,7 @@ impl ExpectedUser<'_> {
         out: &mut Vec<ChatAction>,
     ) -> InboxMessage {
         let Some(message) = message else {
-            return InboxMessage::Deaf;
+            return InboxMessage::Closed;
         };
         let is_own = is_from(&message, self.id, self.peer);
         if is_own && is_cancel(&message) {
@@ -591,7 +602,7 @@ impl ExpectedUser<'_> {
     }
 }
 
-async fn carry_out<A: Agent + ?Sized, C: ChannelAdapter + ?Sized>(
+async fn perform_action<A: Agent + ?Sized, C: ChannelAdapter + ?Sized>(
     what: ChatAction,
     agent: &mut A,
     channel: &mut C,
@@ -638,7 +649,7 @@ async fn carry_out<A: Agent + ?Sized, C: ChannelAdapter + ?Sized>(
         ChatAction::Reject { request } => drop(agent.reject(&request).await),
         ChatAction::Unsubscribe | ChatAction::Done(_) => {}
     }
-    ActionResult::Fine
+    ActionResult::Done
 }
 
 /// Sends, unless the channel does not support it; errors are ignored.

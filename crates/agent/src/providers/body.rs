@@ -17,7 +17,7 @@ use ttsr::harness::{Failure, Request, Tool};
 /// The default of `max_tokens`, which Anthropic requires in every request.
 const MAX_TOKENS: u32 = 8192;
 
-/// Returns the body of a request. `more` are members that the host adds or replaces.
+/// Returns the body of a request. `more` are members that the host adds, or whose values it replaces.
 ///
 /// # Errors
 /// If the request contains an image at a position where the API does not accept one.

@@ -22,7 +22,7 @@ use ttsr::harness::Failure;
 use ttsr::harness::Request;
 
 /// The most events that are buffered before a reply begins.
-const MOST_HELD: usize = 1_000;
+const MAX_HELD: usize = 1_000;
 
 /// A reply that is requested or being received. It owns the connection.
 pub(super) struct PendingReply {
@@ -109,7 +109,7 @@ impl PendingReply {
             event => {
                 self.has_begun |= !matches!(event, Event::Usage { .. } | Event::Unscanned { .. });
                 // A provider that sends only counts must not exhaust the memory.
-                self.has_begun |= self.held.len() >= MOST_HELD;
+                self.has_begun |= self.held.len() >= MAX_HELD;
                 self.mask.push(event, &mut self.held);
             }
         }

@@ -15,7 +15,7 @@ use ttsr::harness::Request;
 use ttsr::harness::{EventStream, Failure, Provider, unfold};
 
 /// The most events that are buffered before a reply begins.
-const MOST_HELD: usize = 1_000;
+const MAX_HELD: usize = 1_000;
 
 /// The default of [`Chain::cooldown`].
 const REST: Duration = Duration::from_secs(5);
@@ -230,7 +230,7 @@ impl ChainReply {
                     Failure::new(kind, message)
                 }
                 Some(Ok(event)) => {
-                    self.has_begun |= self.held.len() >= MOST_HELD
+                    self.has_begun |= self.held.len() >= MAX_HELD
                         || !matches!(event, Event::Usage { .. } | Event::Unscanned { .. });
                     self.held.push_back(event);
                     continue;

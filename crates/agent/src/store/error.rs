@@ -38,11 +38,11 @@ pub enum StoreErrorKind {
     Foreign,
     /// The file is empty.
     Empty,
-    /// The file has another version of the format. It is unchanged.
+    /// The file has another version of the format. It is left as it is.
     Version(u32),
     /// A record is complete, but this version does not understand it: resuming without it would resume another state.
     /// The file is unchanged.
-    Strange,
+    Unrecognized,
     /// A record would be longer than [`StoreOptions::record_bytes`](super::StoreOptions::record_bytes).
     TooLarge,
     /// The disk or a quota is full.
@@ -123,7 +123,7 @@ impl fmt::Display for StoreError {
             StoreErrorKind::Version(version) => {
                 write!(f, "session file of version {version}, only 1 is known")
             }
-            StoreErrorKind::Strange => write!(f, "a record is not understood"),
+            StoreErrorKind::Unrecognized => write!(f, "a record is not understood"),
             StoreErrorKind::TooLarge => write!(f, "the record is too large"),
             StoreErrorKind::Full => write!(f, "the disk is full"),
             StoreErrorKind::Disk => write!(f, "the disk failed"),
@@ -156,7 +156,7 @@ mod tests {
                 StoreErrorKind::Version(7),
                 "session file of version 7, only 1 is known",
             ),
-            (StoreErrorKind::Strange, "a record is not understood"),
+            (StoreErrorKind::Unrecognized, "a record is not understood"),
             (StoreErrorKind::TooLarge, "the record is too large"),
             (StoreErrorKind::Full, "the disk is full"),
             (StoreErrorKind::Disk, "the disk failed"),

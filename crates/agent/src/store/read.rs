@@ -19,7 +19,7 @@ pub enum StoredItem {
         bytes: u64,
     },
     /// A record with a valid checksum and contents that this version does not understand.
-    Strange {
+    Unrecognized {
         /// Its offset, in bytes.
         at: u64,
         /// The reason.
@@ -110,7 +110,7 @@ impl<R: Read> StoreReader<R> {
 
     fn classify(&mut self, at: u64, line: &[u8]) -> StoredItem {
         match record::read(line) {
-            RecordLine::Whole(record) if record.seq == u64::MAX => StoredItem::Strange {
+            RecordLine::Whole(record) if record.seq == u64::MAX => StoredItem::Unrecognized {
                 at,
                 why: "no number can follow that one".to_owned(),
             },
@@ -121,7 +121,7 @@ impl<R: Read> StoreReader<R> {
                 self.latest = record.seq;
                 StoredItem::Record(record)
             }
-            RecordLine::Strange(why) => StoredItem::Strange { at, why },
+            RecordLine::Unrecognized(why) => StoredItem::Unrecognized { at, why },
             RecordLine::Damaged => StoredItem::Damaged {
                 at,
                 bytes: line.len() as u64 + 1,

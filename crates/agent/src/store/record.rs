@@ -75,11 +75,11 @@ pub enum Entry {
 impl Record {
     /// Returns the record as a line of the file.
     pub(super) fn line(&self) -> io::Result<Vec<u8>> {
-        let mut line = vec![0; SUM];
-        let mut serializer = Serializer::with_formatter(&mut line, OneLine);
+        let mut line = vec![0; CHECKSUM_LEN];
+        let mut serializer = Serializer::with_formatter(&mut line, OneLineFormatter);
         self.serialize(&mut serializer)?;
-        let sum = sum(&line[SUM..]);
-        line[..SUM].copy_from_slice(&sum);
+        let checksum = checksum_field(&line[CHECKSUM_LEN..]);
+        line[..CHECKSUM_LEN].copy_from_slice(&checksum);
         line.push(b'\n');
         Ok(line)
     }
@@ -89,29 +89,30 @@ impl Record {
 pub(super) enum RecordLine {
     Whole(Record),
     /// The checksum is valid, but the contents are not understood.
-    Strange(String),
+    Unrecognized(String),
     Damaged,
 }
 
 /// Parses a line without its end.
 pub(super) fn read(line: &[u8]) -> RecordLine {
-    let Some((written, json)) = line.split_at_checked(SUM) else {
+    let Some((written, json)) = line.split_at_checked(CHECKSUM_LEN) else {
         return RecordLine::Damaged;
     };
-    if written != sum(json) {
+    if written != checksum_field(json) {
         return RecordLine::Damaged;
     }
     match serde_json::from_slice(json) {
         Ok(record) => RecordLine::Whole(record),
-        Err(error) => RecordLine::Strange(error.to_string()),
+        Err(error) => RecordLine::Unrecognized(error.to_string()),
     }
 }
 
 /// The length of a checksum and the space after it, in bytes.
-const SUM: usize = 9;
+const CHECKSUM_LEN: usize = 9;
 
-fn sum(json: &[u8]) -> [u8; SUM] {
-    let mut written = [b' '; SUM];
+/// Returns the checksum of a record as eight hexadecimal digits, and the space after it.
+fn checksum_field(json: &[u8]) -> [u8; CHECKSUM_LEN] {
+    let mut written = [b' '; CHECKSUM_LEN];
     let hex = format!("{:08x}", crc32fast::hash(json));
     written[..8].copy_from_slice(hex.as_bytes());
     written
@@ -119,16 +120,16 @@ fn sum(json: &[u8]) -> [u8; SUM] {
 
 /// Writes compact JSON without a character that ends a line, moves the cursor or changes the text direction, so that a
 /// record is one line in every viewer.
-struct OneLine;
+struct OneLineFormatter;
 
-impl Formatter for OneLine {
+impl Formatter for OneLineFormatter {
     fn write_string_fragment<W: ?Sized + io::Write>(
         &mut self,
         to: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
         let mut plain = 0;
-        for (place, character) in fragment.char_indices().filter(|(_, c)| is_unruly(*c)) {
+        for (place, character) in fragment.char_indices().filter(|(_, c)| must_escape(*c)) {
             to.write_all(&fragment.as_bytes()[plain..place])?;
             let mut units = [0; 2];
             for unit in character.encode_utf16(&mut units) {
@@ -149,7 +150,7 @@ impl Formatter for OneLine {
 }
 
 /// Returns true for characters to escape. JSON already escapes the ASCII controls except DEL.
-fn is_unruly(character: char) -> bool {
+fn must_escape(character: char) -> bool {
     matches!(character,
         '\u{7F}'..='\u{9F}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}'
         | '\u{2066}'..='\u{2069}' | '\u{FEFF}' | '\u{E0000}'..='\u{E007F}')

@@ -148,8 +148,8 @@ impl ResumeState {
             StoredItem::Record(record) => self.add_record(record),
             StoredItem::Damaged { .. } => self.damaged += 1,
             StoredItem::Repeated { .. } => self.repeated += 1,
-            StoredItem::Strange { why, .. } => {
-                return Err(StoreError::with_reason(StoreErrorKind::Strange, why));
+            StoredItem::Unrecognized { why, .. } => {
+                return Err(StoreError::with_reason(StoreErrorKind::Unrecognized, why));
             }
             StoredItem::Torn { bytes, .. } => self.torn_bytes = bytes,
         }

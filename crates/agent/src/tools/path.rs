@@ -127,7 +127,7 @@ pub(super) fn regular(file: impl AsFd) -> Result<Option<(Mode, u64)>, Errno> {
 mod tests {
     use super::*;
 
-    fn shown(path: &str) -> Result<String, String> {
+    fn resolved(path: &str) -> Result<String, String> {
         let names = names(Path::new("/srv/project"), path)?;
         let names: Vec<_> = names
             .iter()
@@ -149,7 +149,7 @@ mod tests {
             ("..a", "..a"),
             ("a\\..\\b", "a\\..\\b"),
         ] {
-            assert_eq!(shown(path).as_deref(), Ok(expected), "{path}");
+            assert_eq!(resolved(path).as_deref(), Ok(expected), "{path}");
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
             "/srv/project/../a",
             "a\0b",
         ] {
-            assert!(shown(path).is_err(), "{path}");
+            assert!(resolved(path).is_err(), "{path}");
         }
     }
 }

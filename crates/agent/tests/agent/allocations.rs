@@ -582,7 +582,7 @@ fn a_million_closed_parts_cost_a_watch_little_and_nothing_past_the_limit() {
             });
             cuts += seen
                 .iter()
-                .filter(|seen| matches!(seen, WatchEvent::Act(_)))
+                .filter(|seen| matches!(seen, WatchEvent::Started(_)))
                 .count();
         }
     };

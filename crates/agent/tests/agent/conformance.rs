@@ -34,7 +34,7 @@ use ttsr::rule::Consult;
 use ttsr::{Conversation, Origin};
 use ttsr_agent::handoff::{
     DraftStep, FileSource, Handoff, HandoffTracker, IncomingMessage, ReadSession, command,
-    read_part, references, summary_prompt,
+    file_references, read_part, summary_prompt,
 };
 use ttsr_agent::progress::{ChatAction, PendingPrompt, RouterSettings};
 
@@ -472,7 +472,7 @@ impl Run<'_> {
                 Err(_) => vec![("refused", json!(true))],
             });
         } else if let Some(text) = input.text("references") {
-            self.show(vec![("references", json!(references(&text)))]);
+            self.show(vec![("references", json!(file_references(&text)))]);
         } else if let Some(name) = input.text("file") {
             self.files.0.push((name, input.words("text")));
         } else if let Some(name) = input.text("read-file") {
@@ -487,7 +487,7 @@ impl Run<'_> {
                 agent: "build",
                 content: &[Content::Text { text, synthetic }],
             };
-            let injection = self.handoffs.arrived(&arrived, &self.files);
+            let injection = self.handoffs.on_message(&arrived, &self.files);
             self.show(match injection {
                 None => vec![("injected", json!(false))],
                 Some(injection) => {

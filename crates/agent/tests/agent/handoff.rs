@@ -14,7 +14,7 @@ use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule, Verdict};
 use ttsr_agent::handoff::{
     DraftStep, FileSource, Handoff, HandoffTools, HandoffTracker, IncomingMessage, MAX_SESSIONS,
     ProjectFiles, ReadSession, Speaker, StoredSessions, TEMPLATE, TranscriptMessage,
-    TranscriptPart, command, definitions, is_binary, read_part, references, summary_prompt,
+    TranscriptPart, command, definitions, file_references, is_binary, read_part, summary_prompt,
 };
 use ttsr_agent::store::{OnFailure, SessionRecorder, Store};
 
@@ -137,7 +137,7 @@ fn references_are_read_as_the_original_reads_them() {
         ("@日本.rs", &["日本.rs"]),
     ];
     for (text, expected) in cases {
-        assert_eq!(references(text), expected, "{text:?}");
+        assert_eq!(file_references(text), expected, "{text:?}");
     }
 }
 
@@ -264,7 +264,7 @@ fn files_are_injected_once_per_session_without_a_reply() {
         ),
     ] {
         let prompt = Message::user(prompt);
-        let injection = handoffs.arrived(&arrived(session, &prompt.content), &files);
+        let injection = handoffs.on_message(&arrived(session, &prompt.content), &files);
         if let Some(injection) = injection {
             assert_eq!((&*injection.model, &*injection.agent), ("a/model", "build"));
             conversation.push(injection.message());
@@ -301,7 +301,7 @@ fn files_are_injected_once_per_session_without_a_reply() {
     let content = [written(&format!("{HANDOFF_MARKER} ses_0. @a.rs"), false)];
     let is_injected = |session: &str, handoffs: &mut HandoffTracker| {
         let arrived = arrived(session, &content);
-        handoffs.arrived(&arrived, &files).is_some()
+        handoffs.on_message(&arrived, &files).is_some()
     };
     assert!(is_injected("ses_2", &mut handoffs));
     handoffs.deleted("ses_1");
@@ -324,7 +324,7 @@ fn a_session_that_is_taken_up_again_has_its_files_already() {
     ] {
         let mut handoffs = HandoffTracker::default();
         handoffs.resume_session("ses_1", &earlier);
-        let injection = handoffs.arrived(&arrived("ses_1", &content), &files);
+        let injection = handoffs.on_message(&arrived("ses_1", &content), &files);
         assert_eq!(injection.is_some(), is_new, "{earlier:?}");
     }
 }
@@ -338,7 +338,8 @@ fn a_model_reads_an_earlier_session_with_titles_and_attachments() {
     let mut recorder = SessionRecorder::new(store, OnFailure::Stop);
     let files = Memory::default().with("src/a.rs", "fn a() {}");
     let prompt = Message::user(format!("{HANDOFF_MARKER} ses_0.\n\n@src/a.rs\n\nMend it."));
-    let injection = HandoffTracker::default().arrived(&arrived("ses_1", &prompt.content), &files);
+    let injection =
+        HandoffTracker::default().on_message(&arrived("ses_1", &prompt.content), &files);
     let attached = injection.unwrap().message();
     let reply = Message {
         role: Role::Assistant,
@@ -457,7 +458,7 @@ fn the_oldest_of_too_many_sessions_gets_its_files_again() {
     let mut handoffs = HandoffTracker::default();
     let mut is_new = |session: &str| {
         handoffs
-            .arrived(&arrived(session, &content), &files)
+            .on_message(&arrived(session, &content), &files)
             .is_some()
     };
     for number in 0..=MAX_SESSIONS {
@@ -540,17 +541,17 @@ fn only_what_a_person_wrote_counts() {
     let files = Memory::default().with("a.rs", "a").with("b.rs", "b");
     let mut handoffs = HandoffTracker::default();
     let plain = [written("look at @a.rs", false)];
-    assert_eq!(handoffs.arrived(&arrived("ses_1", &plain), &files), None);
+    assert_eq!(handoffs.on_message(&arrived("ses_1", &plain), &files), None);
     let made = [
         written(&format!("{HANDOFF_MARKER} ses_0. @a.rs"), true),
         written("@a.rs", false),
     ];
-    assert_eq!(handoffs.arrived(&arrived("ses_1", &made), &files), None);
+    assert_eq!(handoffs.on_message(&arrived("ses_1", &made), &files), None);
     let mixed = [
         written(&format!("{HANDOFF_MARKER} ses_0. @a.rs"), false),
         written("@b.rs", true),
     ];
-    let injection = handoffs.arrived(&arrived("ses_1", &mixed), &files);
+    let injection = handoffs.on_message(&arrived("ses_1", &mixed), &files);
     assert_eq!(injection.unwrap().parts.len(), 2);
 }
 

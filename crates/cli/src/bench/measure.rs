@@ -40,10 +40,10 @@ pub(crate) fn measure(pack: &Pack, script: &ReplayScript) -> Result<BenchReport,
         .into_iter()
         .flat_map(|channel| automata(pack, channel))
         .collect();
-    let states = states(pack);
-    let cost = PassCost::new(time(|| script.play(pack).took), script);
+    let states = built_states(pack);
+    let cost = PassCost::new(median_time(|| script.play(pack).took), script);
     let host = RescanHost::new(pack);
-    let bare = PassCost::new(time(|| accumulate(script)), script);
+    let bare = PassCost::new(median_time(|| time_minimal_host(script)), script);
     Ok(BenchReport {
         version: env!("CARGO_PKG_VERSION"),
         packs: names(pack),
@@ -81,7 +81,7 @@ fn names(pack: &Pack) -> Vec<String> {
 }
 
 /// Returns the median of at least three passes, as many as fit into [`PATIENCE`].
-fn time(mut pass: impl FnMut() -> Duration) -> Duration {
+fn median_time(mut pass: impl FnMut() -> Duration) -> Duration {
     let started = Instant::now();
     let mut times = Vec::new();
     while times.len() < 3 || started.elapsed() < PATIENCE {
@@ -106,7 +106,7 @@ fn automata(pack: &Pack, channel: Channel) -> Vec<ChannelAutomaton> {
 }
 
 /// Returns the number of states that all automata have built after the script.
-fn states(pack: &Pack) -> usize {
+fn built_states(pack: &Pack) -> usize {
     let sizes = Channel::ALL
         .into_iter()
         .flat_map(|channel| pack.automata(channel));
@@ -114,7 +114,7 @@ fn states(pack: &Pack) -> usize {
 }
 
 /// Times the minimal host, which only appends the deltas to a buffer.
-fn accumulate(script: &ReplayScript) -> Duration {
+fn time_minimal_host(script: &ReplayScript) -> Duration {
     let started = Instant::now();
     for reply in &script.replies {
         let mut parts: Vec<Vec<u8>> = Vec::new();
@@ -284,7 +284,7 @@ fn rules(pack: &Pack, script: &ReplayScript, all: usize) -> Result<Vec<RuleCost>
     for rule in pack.rules() {
         let alone = load::build(std::iter::once(rule.clone()))?;
         let hits = script.play(&alone).hits;
-        costs.push(RuleCost::new(rule, states(&alone), hits));
+        costs.push(RuleCost::new(rule, built_states(&alone), hits));
     }
     costs.sort_by(|a, b| {
         b.states_alone
@@ -295,7 +295,7 @@ fn rules(pack: &Pack, script: &ReplayScript, all: usize) -> Result<Vec<RuleCost>
         let without = without_rule(pack, &cost.rule)?;
         script.play(&without);
         // Leaving a rule out can also add states: the byte classes and the row layout change.
-        cost.states_added = Some(all.saturating_sub(states(&without)));
+        cost.states_added = Some(all.saturating_sub(built_states(&without)));
     }
     costs.sort_by(|a, b| {
         b.states_added
@@ -304,7 +304,7 @@ fn rules(pack: &Pack, script: &ReplayScript, all: usize) -> Result<Vec<RuleCost>
     });
     for cost in costs.iter_mut().take(TIMED) {
         cost.is_timed = true;
-        cost.ns_saved_per_delta = saved(pack, &without_rule(pack, &cost.rule)?, script);
+        cost.ns_saved_per_delta = median_saving(pack, &without_rule(pack, &cost.rule)?, script);
     }
     for cost in &mut costs {
         cost.why = why(pack, cost, all);
@@ -323,7 +323,7 @@ fn without_rule(pack: &Pack, rule: &str) -> Result<Pack, CommandError> {
 
 /// Returns the median time saved by leaving the rule out, over pairs of interleaved passes. Returns `None` if the
 /// difference is noise, that is, unless three quarters of the pairs save time.
-fn saved(pack: &Pack, without: &Pack, script: &ReplayScript) -> Option<f64> {
+fn median_saving(pack: &Pack, without: &Pack, script: &ReplayScript) -> Option<f64> {
     script.play(without); // builds the states
     let started = Instant::now();
     let mut saved = Vec::new();

@@ -31,7 +31,7 @@ pub(super) fn read(from: &ForeignText<'_>, sheet: &mut ImportedFile) -> Result<(
             .keys()
             .filter(|key| !["permissions", "$schema"].contains(&key.as_str()));
         for key in others {
-            sheet.report_unconverted(from.name, format!("`{key}`: {}", why(key)));
+            sheet.report_unconverted(from.name, format!("`{key}`: {}", unsupported_reason(key)));
         }
     }
     for (key, value) in permissions {
@@ -62,7 +62,7 @@ pub(super) fn read(from: &ForeignText<'_>, sheet: &mut ImportedFile) -> Result<(
 }
 
 /// Returns the reason why a key of the settings has no equivalent.
-fn why(key: &str) -> &'static str {
+fn unsupported_reason(key: &str) -> &'static str {
     match key {
         "hooks" => "a command that runs at an event is not a rule",
         "sandbox" => "the restrictions of a sandbox are not text to match",
@@ -97,7 +97,7 @@ fn deny(file: &str, entry: &str, sheet: &mut ImportedFile) {
             draft.set_regexes("match.any", &["(?s:.)".to_owned()]);
             true
         }
-        Some(what) => narrow(tool, what, &mut draft),
+        Some(what) => restrict_to_calls(tool, what, &mut draft),
     };
     match done {
         true => sheet.add(draft),
@@ -125,14 +125,14 @@ fn tools(tool: &str) -> Vec<String> {
 }
 
 /// Restricts the rule to the denied calls of the tool. Returns false if the syntax for this tool is unknown.
-fn narrow(tool: &str, what: &str, draft: &mut RuleDraft) -> bool {
+fn restrict_to_calls(tool: &str, what: &str, draft: &mut RuleDraft) -> bool {
     match tool {
         "Bash" => {
             draft.set("args", "[\"command\"]".to_owned());
-            draft.set_regexes("match.any", &[command(what)]);
+            draft.set_regexes("match.any", &[command_regex(what)]);
         }
         "Read" | "Edit" | "Write" | "MultiEdit" | "NotebookEdit" | "Grep" | "Glob" => {
-            draft.set_texts("paths", &files(what));
+            draft.set_texts("paths", &file_globs(what));
             draft.set_regexes("match.any", &["(?s:.)".to_owned()]);
         }
         "WebFetch" => match what.strip_prefix("domain:") {
@@ -152,7 +152,7 @@ fn narrow(tool: &str, what: &str, draft: &mut RuleDraft) -> bool {
 }
 
 /// Returns a regex for a command in which `*` matches any text, and a final `:*` any arguments.
-fn command(what: &str) -> String {
+fn command_regex(what: &str) -> String {
     let (what, end) = match what.strip_suffix(":*").or_else(|| what.strip_suffix(" *")) {
         Some(what) => (what, r"(?:[\s;&|)}]|$)"),
         None if what.ends_with('*') => (what, ""),
@@ -169,7 +169,7 @@ fn escaped(text: &str) -> String {
 
 /// Returns globs on files: `//` starts at the root of the file system, `~/` in any home folder, `/` and `./` in the
 /// project.
-fn files(what: &str) -> Vec<String> {
+fn file_globs(what: &str) -> Vec<String> {
     if let Some(rooted) = what.strip_prefix("//") {
         return vec![format!("/{rooted}")];
     }

@@ -168,7 +168,7 @@ pub(super) fn attached(
         agent: "",
         content: &prompt.content,
     };
-    let injection = handoffs.arrived(&arrived, &files)?;
+    let injection = handoffs.on_message(&arrived, &files)?;
     Some(injection.message())
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
-use ttsr_agent::opencode::ActJournal;
+use ttsr_agent::opencode::ActionJournal;
 
 use super::block_on;
 use ttsr_testing::Folder;
@@ -252,7 +252,7 @@ fn a_second_watcher_with_the_same_journal_refuses_to_start() {
             .unwrap()
             .replace(':', "-");
         let path = home.0.join("ttsr/watch").join(format!("{place}.json"));
-        let first = ActJournal::open(path).unwrap();
+        let first = ActionJournal::open(path).unwrap();
         let error = error(&run(&home.0, &imitation, &[], &[]).await);
         assert!(
             error.contains("another `ttsr watch` acts on this server"),

@@ -169,7 +169,7 @@ impl Server {
         self.address
     }
 
-    /// The time of all threads on a core so far.
+    /// Returns the time of all threads on a core so far.
     pub(crate) fn cpu_nanoseconds(&self) -> u64 {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.process.id()));
         let of_task = |task: fs::DirEntry| {
@@ -234,7 +234,7 @@ pub(crate) fn serve_role(name: &str, to: SocketAddr) {
     });
 }
 
-/// The packs that `ttsr proxy` loads.
+/// Returns the packs that `ttsr proxy` loads.
 fn built_in() -> Pack {
     let names =
         Pack::builtins().filter(|name| !name.starts_with("opencode/") && *name != "std/pii");

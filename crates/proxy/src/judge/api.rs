@@ -72,7 +72,7 @@ pub(crate) enum ReplyEvent {
 
 /// The state of one reply as its client sees it, in one API.
 pub(crate) trait ReplyApi: Send + Sync {
-    /// The format that replies must have.
+    /// Returns the format that replies must have.
     fn format(&self) -> WireFormat;
 
     /// Reads a record of the reply.

@@ -53,7 +53,7 @@ impl BodyFrames {
         pending.extend_from_slice(rest);
     }
 
-    /// Number of bytes of the frame that is not complete.
+    /// Returns the number of bytes of the frame that is not complete.
     pub(crate) fn pending_len(&self) -> usize {
         match self {
             BodyFrames::Events(frames) => frames.pending_len(),

@@ -74,12 +74,12 @@ impl Block {
         }
     }
 
-    /// The text that the client shows.
+    /// Returns the text that the client shows.
     pub(crate) fn reason(&self) -> String {
         self.reason_for("reply")
     }
 
-    /// The text that the client shows instead of the reply to a request that was not sent.
+    /// Returns the text that the client shows instead of the reply to a request that was not sent.
     pub(crate) fn request_reason(&self) -> String {
         self.reason_for("request")
     }
@@ -116,7 +116,10 @@ fn without_matches<'d>(
 /// One text in a frame: a delta, or the repetition of a part from its start.
 #[derive(Debug)]
 struct FrameText {
+    /// The index in [`JudgedParts::parts`]. Parts are only removed by [`JudgedParts::begin_again`], whose caller drops
+    /// all frames.
     part: usize,
+    /// The offset of `bytes` in the part.
     start: u64,
     bytes: Vec<u8>,
 }
@@ -142,12 +145,16 @@ struct JudgedPart {
     id: PartId,
     channel: Channel,
     tool: Option<(String, String)>,
+    /// True once the conversation has closed the part.
     is_closed: bool,
+    /// The number of bytes that the server sent.
     delivered: u64,
+    /// The number of bytes that rules release; at most `delivered`.
     released: u64,
-    /// The bytes that were delivered and not released.
+    /// The bytes from `released` to `delivered`.
     waiting: Vec<u8>,
-    /// In the order of their starts.
+    /// In the order of their starts. They are disjoint, because each is in the text of one release, and end at or before
+    /// `released`.
     edits: Vec<PartEdit>,
     /// All bytes that were delivered, if the API repeats parts.
     whole: Option<Vec<u8>>,
@@ -156,8 +163,10 @@ struct JudgedPart {
 /// The parts of all replies of a body, and the conversation that judges them.
 pub(crate) struct JudgedParts {
     conversation: Conversation,
+    /// In the order in which they opened, over all replies.
     parts: Vec<JudgedPart>,
-    /// The parts of the reply in progress by their number in the reply.
+    /// The indices in `parts` of the parts of the reply in progress, by their number in the reply. A repetition with
+    /// another text is not among them.
     by_id: HashMap<u32, usize>,
     /// True if the API repeats parts, so that their texts are kept.
     keeps_whole: bool,
@@ -172,7 +181,7 @@ pub(crate) struct JudgedParts {
     decisions: Vec<DecisionRecord>,
 }
 
-/// Begins an attempt. A cut of the turn is returned again by the first call that reads.
+/// Begins an attempt. The flow is ignored: a cut of the turn is returned again by the first call that reads.
 fn begin_attempt(conversation: &mut Conversation) {
     let _: Flow = conversation.begin_attempt();
 }
@@ -207,8 +216,8 @@ impl JudgedParts {
         self.is_ended = false;
     }
 
-    /// Begins another attempt at the reply that was cut. Returns the guidance that its request carries in addition to the
-    /// message of the rule that cut.
+    /// Begins another attempt at the reply that was cut, and drops all parts. Returns the guidance that its request carries
+    /// in addition to the message of the rule that cut.
     pub(crate) fn begin_again(&mut self, cut: &Block) -> Vec<Note> {
         self.decisions
             .extend_from_slice(self.conversation.decisions());
@@ -353,6 +362,7 @@ impl JudgedParts {
         }
         let (channel, tool) = (part.channel, part.tool.clone());
         self.copies += 1;
+        // The reader numbers parts from 0 and far below this, so the ids differ.
         let id = PartId(u32::MAX - self.copies);
         let copy = self.add(id, channel, tool.clone());
         let flow = self.conversation.open(id, channel);
@@ -370,6 +380,7 @@ impl JudgedParts {
         let flow = self.conversation.close(id);
         self.check(flow)?;
         self.parts[index].is_closed = true;
+        // Closing a call asks for its reviews, and approving it releases its text.
         self.answer_reviews(id)?;
         self.collect(index);
         Ok(())
@@ -398,6 +409,7 @@ impl JudgedParts {
             return Ok(());
         }
         let mut open: Vec<usize> = self.by_id.values().copied().collect();
+        // Parts are closed in the order in which they opened, because the first rule that cuts ends the reply.
         open.sort_unstable();
         open.retain(|index| !self.parts[*index].is_closed);
         for index in open {
@@ -405,6 +417,7 @@ impl JudgedParts {
         }
         let flow = self.conversation.finish();
         self.check(flow)?;
+        // Text that waited for a rule on the whole reply is released by its end.
         for index in 0..self.parts.len() {
             if self.parts[index].released < self.parts[index].delivered {
                 self.collect(index);
@@ -425,6 +438,7 @@ impl JudgedParts {
     /// Takes the text of a part that rules release, and records where it differs from the text that was delivered.
     fn collect(&mut self, index: usize) {
         let part = &mut self.parts[index];
+        // The text is taken before `released` is read: both are then of the same release.
         let text = self.conversation.take(part.id);
         let is_prefix = part.waiting.starts_with(text);
         let len = text.len();
@@ -466,7 +480,7 @@ impl JudgedParts {
         frame.texts.iter().filter_map(edited).collect()
     }
 
-    /// The decisions of all replies of the body.
+    /// Returns the decisions of all replies of the body.
     pub(crate) fn decisions(&self) -> impl Iterator<Item = &DecisionRecord> {
         let current: &[DecisionRecord] = match self.is_ended {
             true => &[],
@@ -475,7 +489,7 @@ impl JudgedParts {
         self.decisions.iter().chain(current)
     }
 
-    /// Number of decisions with that action that the policy lets act.
+    /// Returns the number of decisions with that action that are not suppressed.
     pub(crate) fn action_count(&self, action: Action) -> u64 {
         let counted = self
             .decisions()

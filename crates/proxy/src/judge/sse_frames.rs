@@ -92,7 +92,7 @@ impl SseFrames {
         }
     }
 
-    /// Number of bytes of the event that is not complete.
+    /// Returns the number of bytes of the event that is not complete.
     pub(crate) fn pending_len(&self) -> usize {
         self.pending.len()
     }

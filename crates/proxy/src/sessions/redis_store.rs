@@ -21,7 +21,7 @@ const LOAD: &str = "local found = redis.call('HMGET', KEYS[1], 'version', 'state
     if found[1] then redis.call('EXPIRE', KEYS[1], ARGV[1]) end \
     return found";
 
-/// Writes the state if the version is the expected one. Returns 1 then, and else 0.
+/// Writes the state if the stored version is the expected one. Returns 1 if it was written, otherwise 0.
 const SAVE: &str = "local version = tonumber(redis.call('HGET', KEYS[1], 'version') or '0') \
     if version ~= tonumber(ARGV[2]) then return 0 end \
     redis.call('HSET', KEYS[1], 'version', version + 1, 'state', ARGV[3]) \

@@ -154,21 +154,21 @@ async fn a_reply_that_cannot_be_judged_is_refused_unless_the_proxy_fails_open() 
         response
     })
     .await;
-    for is_fail_open in [false, true] {
+    for fail_open in [false, true] {
         for (path, status) in [
             ("/local/v1/chat/completions", StatusCode::BAD_GATEWAY),
             ("/local/v1/complete", StatusCode::BAD_REQUEST),
         ] {
             let mut config = config(upstream.address, Http::One);
-            config.is_fail_open = is_fail_open;
+            config.fail_open = fail_open;
             let proxy = start(config, pack(Action::Abort)).await;
             let response = within(client(Http::One).request(post(&proxy, path)))
                 .await
                 .unwrap();
-            let status = if is_fail_open { StatusCode::OK } else { status };
+            let status = if fail_open { StatusCode::OK } else { status };
             assert_eq!(response.status(), status, "{path}");
             let sent = collected(response).await;
-            assert_eq!(sent.starts_with(b"\x1f not"), is_fail_open, "{path}");
+            assert_eq!(sent.starts_with(b"\x1f not"), fail_open, "{path}");
         }
     }
 }

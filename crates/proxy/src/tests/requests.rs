@@ -189,9 +189,9 @@ async fn a_rule_acts_once_in_a_session_whose_replies_it_reads() {
 async fn an_unreadable_request_is_refused_unless_the_proxy_fails_open() {
     let rules = pack([rule("t/it", "secret", Channel::UserInput, Action::Redact)]);
     let upstream = saying("Fine.").await;
-    for is_fail_open in [false, true] {
+    for fail_open in [false, true] {
         let mut config = config(upstream.address, Http::One);
-        config.is_fail_open = is_fail_open;
+        config.fail_open = fail_open;
         let proxy = start(config, rules.clone()).await;
         for (body, encoding, status) in [
             ("not JSON", "identity", StatusCode::BAD_REQUEST),
@@ -202,7 +202,7 @@ async fn an_unreadable_request_is_refused_unless_the_proxy_fails_open() {
             let encoding = encoding.parse().unwrap();
             request.headers_mut().insert("content-encoding", encoding);
             let response = within(client(Http::One).request(request)).await.unwrap();
-            let status = if is_fail_open { StatusCode::OK } else { status };
+            let status = if fail_open { StatusCode::OK } else { status };
             assert_eq!(response.status(), status, "{body}");
         }
     }
@@ -254,19 +254,19 @@ impl SessionStore for LostStore {
 async fn a_store_that_is_lost_refuses_requests_or_is_done_without() {
     let rules = pack([rule("t/it", "secret", Channel::UserInput, Action::Redact)]);
     let mut upstream = saying("Fine.").await;
-    for is_fail_open in [false, true] {
+    for fail_open in [false, true] {
         let log = WrittenLines::default();
         let config = ProxyConfig {
             log: Some(EventLog::new(log.clone())),
             sessions: Arc::new(LostStore),
-            is_fail_open,
+            fail_open,
             ..config(upstream.address, Http::One)
         };
         let proxy = start(config, rules.clone()).await;
         let body = body_of("messages", &[("user", "secret")]);
         let response = client(Http::One).request(post(&proxy, "messages", body));
         let response = within(response).await.unwrap();
-        match is_fail_open {
+        match fail_open {
             true => {
                 assert_eq!(response.status(), StatusCode::OK);
                 assert!(received(&mut upstream).await.contains("[redacted]"));

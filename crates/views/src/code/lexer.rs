@@ -28,7 +28,7 @@ const HEREDOCS: usize = 4;
 const WORD: usize = 64;
 
 /// The number of bytes of code that are kept for look-behind.
-const BACK: usize = HASHES + 4;
+const LOOKBEHIND: usize = HASHES + 4;
 
 const CODE: LexStep = LexStep::Is(Class::Code);
 const COMMENT: LexStep = LexStep::Is(Class::Comment);
@@ -81,16 +81,12 @@ enum LexState {
         hashes: u8,
         seen: Option<u8>,
     },
-    /// In a template, or in a shell string in `"`. `dollar` is true after a `$`.
+    /// In a template, or in a shell string in `"`.
     Template {
         mark: u8,
-        dollar: bool,
-        escaped: bool,
+        after: AfterByte,
     },
-    Regex {
-        class: bool,
-        escaped: bool,
-    },
+    Regex(RegexState),
     /// After `<<`, in the delimiter word of a heredoc.
     Word {
         quote: u8,
@@ -99,6 +95,23 @@ enum LexState {
     Heredoc {
         same: Option<usize>,
     },
+}
+
+/// The preceding byte of a template, as far as the next byte depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AfterByte {
+    Plain,
+    Dollar,
+    /// A backslash that is not itself escaped.
+    Backslash,
+}
+
+/// The state in a regular expression literal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct RegexState {
+    in_class: bool,
+    /// True after a backslash that is not itself escaped.
+    is_escaped: bool,
 }
 
 /// Code interpolated in a string.
@@ -122,7 +135,7 @@ pub(super) struct Lexer {
     state: LexState,
     frames: Vec<Interpolation>,
     /// The last bytes of code. In JavaScript, trailing blanks are left out.
-    back: [u8; BACK],
+    lookbehind: [u8; LOOKBEHIND],
     /// True if blanks follow those bytes.
     blank_follows: bool,
     heredocs: Vec<HeredocWord>,
@@ -136,7 +149,7 @@ impl Lexer {
             family,
             state: LexState::Code,
             frames: Vec::new(),
-            back: [0; BACK],
+            lookbehind: [0; LOOKBEHIND],
             blank_follows: false,
             heredocs: Vec::new(),
             in_tag: false,
@@ -188,8 +201,7 @@ impl Lexer {
             LexState::Raw { seen: None, .. } => memchr(b'"', bytes),
             LexState::Template {
                 mark,
-                dollar: false,
-                escaped: false,
+                after: AfterByte::Plain,
             } => memchr3(mark, b'\\', b'$', bytes),
             LexState::Heredoc { same: None } => memchr(b'\n', bytes),
             _ => Some(0),
@@ -220,12 +232,8 @@ impl Lexer {
             LexState::Doubled(mark) if byte == mark => self.transition(quoted(mark), STRING),
             LexState::Doubled(_) => self.after_string(byte),
             LexState::Raw { hashes, seen } => self.raw(hashes, seen, byte),
-            LexState::Template {
-                mark,
-                dollar,
-                escaped,
-            } => self.template(mark, dollar, escaped, byte),
-            LexState::Regex { class, escaped } => self.regex(class, escaped, byte),
+            LexState::Template { mark, after } => self.template(mark, after, byte),
+            LexState::Regex(state) => self.regex(state, byte),
             LexState::Word { quote } => self.word(quote, byte),
             LexState::Heredoc { same } => self.heredoc(same, byte),
         }
@@ -267,8 +275,8 @@ impl Lexer {
     /// Records a string as the context of the code that follows.
     #[inline]
     fn set_context_to_string(&mut self) {
-        self.back = [0; BACK];
-        self.back[BACK - 1] = b'"';
+        self.lookbehind = [0; LOOKBEHIND];
+        self.lookbehind[LOOKBEHIND - 1] = b'"';
     }
 
     fn remember(&mut self, bytes: &[u8]) {
@@ -290,17 +298,17 @@ impl Lexer {
 
     #[inline]
     fn keep(&mut self, bytes: &[u8]) {
-        if let Some(last) = bytes.last_chunk::<BACK>() {
-            self.back = *last;
+        if let Some(last) = bytes.last_chunk::<LOOKBEHIND>() {
+            self.lookbehind = *last;
         } else if !bytes.is_empty() {
-            self.back.copy_within(bytes.len().., 0);
-            self.back[BACK - bytes.len()..].copy_from_slice(bytes);
+            self.lookbehind.copy_within(bytes.len().., 0);
+            self.lookbehind[LOOKBEHIND - bytes.len()..].copy_from_slice(bytes);
         }
     }
 
     #[inline]
     fn last(&self) -> u8 {
-        self.back[BACK - 1]
+        self.lookbehind[LOOKBEHIND - 1]
     }
 
     fn code(&mut self, byte: u8) -> LexStep {
@@ -332,7 +340,7 @@ impl Lexer {
             }
             (Family::Script, b'{' | b'}') | (Family::Shell, b'(' | b')') => self.bracket(byte),
             (Family::Shell, b'\\') => self.transition(LexState::Escaped, CODE),
-            (Family::Shell, b'<') => self.less(),
+            (Family::Shell, b'<') => self.less_than(),
             (Family::Shell, b'\n') if !self.heredocs.is_empty() => {
                 self.remember(b"\n");
                 self.transition(LexState::Heredoc { same: Some(0) }, CODE)
@@ -363,8 +371,13 @@ impl Lexer {
 
     /// Starts a string. It is raw after `r`, `br` or `cr`, with or without `#`s.
     fn rust_string(&mut self) -> LexStep {
-        let hashes = self.back.iter().rev().take_while(|&&b| b == b'#').count();
-        let before = &self.back[..BACK - hashes];
+        let hashes = self
+            .lookbehind
+            .iter()
+            .rev()
+            .take_while(|&&b| b == b'#')
+            .count();
+        let before = &self.lookbehind[..LOOKBEHIND - hashes];
         let word = before.iter().rev().take_while(|&&b| is_name(b)).count();
         let raw = matches!(&before[before.len() - word..], b"r" | b"br" | b"cr");
         if raw && hashes <= HASHES {
@@ -380,7 +393,11 @@ impl Lexer {
     #[inline]
     fn in_number(&self) -> bool {
         let is_part = |byte: u8| is_name(byte) || byte == b'\'';
-        let part = self.back.iter().rev().take_while(|&&byte| is_part(byte));
+        let part = self
+            .lookbehind
+            .iter()
+            .rev()
+            .take_while(|&&byte| is_part(byte));
         let first = part.last();
         first.is_some_and(u8::is_ascii_digit)
     }
@@ -401,10 +418,9 @@ impl Lexer {
         self.state = match byte {
             b'/' if self.family.has_line_comments() => LexState::Line,
             b'*' => LexState::Opening,
-            _ if self.family == Family::Script && self.may_be_regex() => LexState::Regex {
-                class: false,
-                escaped: false,
-            },
+            _ if self.family == Family::Script && self.may_be_regex() => {
+                LexState::Regex(RegexState::default())
+            }
             _ => LexState::Code,
         };
         match self.state {
@@ -412,7 +428,7 @@ impl Lexer {
                 self.remember(b"/");
                 LexStep::Resolved(Class::Code)
             }
-            LexState::Regex { .. } => LexStep::Resolved(Class::String),
+            LexState::Regex(_) => LexStep::Resolved(Class::String),
             _ => LexStep::Resolved(Class::Comment),
         }
     }
@@ -423,15 +439,15 @@ impl Lexer {
             b"return", b"typeof", b"case", b"in", b"of", b"do", b"else", b"void", b"delete",
             b"throw", b"new", b"await", b"yield",
         ];
-        let back = &self.back;
-        let word = back.iter().rev().take_while(|&&b| is_name(b)).count();
+        let lookbehind = &self.lookbehind;
+        let word = lookbehind.iter().rev().take_while(|&&b| is_name(b)).count();
         if word > 0 {
-            let (before, word) = back.split_at(BACK - word);
+            let (before, word) = lookbehind.split_at(LOOKBEHIND - word);
             return WORDS.contains(&word) && before.last() != Some(&b'.');
         }
         !matches!(self.last(), b')' | b']' | b'}' | b'"' | b'\'' | b'`' | b'<')
-            && !back.ends_with(b"++")
-            && !back.ends_with(b"--")
+            && !lookbehind.ends_with(b"++")
+            && !lookbehind.ends_with(b"--")
     }
 
     #[inline]
@@ -560,32 +576,25 @@ impl Lexer {
         self.transition(LexState::Raw { hashes, seen }, STRING)
     }
 
-    fn template(&mut self, mark: u8, dollar: bool, escaped: bool, byte: u8) -> LexStep {
+    fn template(&mut self, mark: u8, after: AfterByte, byte: u8) -> LexStep {
         let opens = if mark == b'`' { b'{' } else { b'(' };
         match byte {
-            _ if escaped => self.transition(template(mark), STRING),
-            b'\\' => self.transition(
-                LexState::Template {
-                    mark,
-                    dollar: false,
-                    escaped: true,
-                },
-                STRING,
-            ),
+            _ if after == AfterByte::Backslash => self.transition(template(mark), STRING),
+            b'\\' => {
+                let after = AfterByte::Backslash;
+                self.transition(LexState::Template { mark, after }, STRING)
+            }
             _ if byte == mark => self.end_string(),
-            _ if dollar && byte == opens && self.frames.len() < DEPTH => {
+            _ if after == AfterByte::Dollar && byte == opens && self.frames.len() < DEPTH => {
                 self.frames.push(Interpolation { mark, brackets: 0 });
-                self.back = [0; BACK];
+                self.lookbehind = [0; LOOKBEHIND];
                 self.transition(LexState::Code, LexStep::EndsString)
             }
-            _ => self.transition(
-                LexState::Template {
-                    mark,
-                    dollar: byte == b'$',
-                    escaped: false,
-                },
-                STRING,
-            ),
+            b'$' => {
+                let after = AfterByte::Dollar;
+                self.transition(LexState::Template { mark, after }, STRING)
+            }
+            _ => self.transition(template(mark), STRING),
         }
     }
 
@@ -606,22 +615,29 @@ impl Lexer {
         self.plain(byte)
     }
 
-    fn regex(&mut self, class: bool, escaped: bool, byte: u8) -> LexStep {
-        let (class, escaped) = match byte {
+    fn regex(&mut self, state: RegexState, byte: u8) -> LexStep {
+        let RegexState {
+            in_class,
+            is_escaped,
+        } = state;
+        let in_class = match byte {
             b'\n' => return self.after_string(byte),
-            _ if escaped => (class, false),
-            b'\\' => (class, true),
-            b'[' => (true, false),
-            b']' => (false, false),
-            b'/' if !class => return self.end_string(),
-            _ => (class, false),
+            _ if is_escaped => in_class,
+            b'[' => true,
+            b']' => false,
+            b'/' if !in_class => return self.end_string(),
+            _ => in_class,
         };
-        self.transition(LexState::Regex { class, escaped }, STRING)
+        let state = RegexState {
+            in_class,
+            is_escaped: byte == b'\\' && !is_escaped,
+        };
+        self.transition(LexState::Regex(state), STRING)
     }
 
     /// Handles a `<` of a shell. The second one starts a heredoc, a third one does not.
     #[inline]
-    fn less(&mut self) -> LexStep {
+    fn less_than(&mut self) -> LexStep {
         if self.last() != b'<' || self.heredocs.len() == HEREDOCS {
             return self.plain(b'<');
         }
@@ -654,8 +670,8 @@ impl Lexer {
                 if heredoc.word.is_empty() {
                     self.heredocs.pop();
                 }
-                self.back = [0; BACK];
-                self.back[BACK - 1] = b'a';
+                self.lookbehind = [0; LOOKBEHIND];
+                self.lookbehind[LOOKBEHIND - 1] = b'a';
                 self.resume_code(byte)
             }
         }
@@ -679,7 +695,7 @@ impl Lexer {
 
     #[inline]
     fn after_heredoc(&mut self) -> LexStep {
-        self.back = [0; BACK];
+        self.lookbehind = [0; LOOKBEHIND];
         let state = match self.heredocs.is_empty() {
             true => LexState::Code,
             false => LexState::Heredoc { same: Some(0) },
@@ -700,8 +716,7 @@ fn quoted(mark: u8) -> LexState {
 fn template(mark: u8) -> LexState {
     LexState::Template {
         mark,
-        dollar: false,
-        escaped: false,
+        after: AfterByte::Plain,
     }
 }
 

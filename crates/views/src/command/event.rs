@@ -88,7 +88,7 @@ pub enum CommandEvent<'a> {
     FileIsCode {
         /// The command.
         command: CommandId,
-        /// The path, as an operand.
+        /// The word that names the file.
         file: CommandWord<'a>,
     },
     /// A word of a command contains the output of another one, which a variable holds. Emitted before the word.

@@ -101,7 +101,7 @@ impl OptionKind {
 }
 
 impl ProgramSpec {
-    /// A program with GNU flags that runs none of its words.
+    /// Returns a program with GNU flags that runs none of its words.
     pub(super) const fn new(names: &'static [&'static str], options: &'static str) -> ProgramSpec {
         ProgramSpec {
             names,
@@ -211,7 +211,7 @@ impl ProgramSpec {
 }
 
 impl SubcommandSpec {
-    /// A subcommand that runs none of its words.
+    /// Returns a subcommand that runs none of its words.
     pub(super) const fn new(name: &'static str, options: &'static str) -> SubcommandSpec {
         SubcommandSpec {
             name,
@@ -220,7 +220,7 @@ impl SubcommandSpec {
         }
     }
 
-    /// A subcommand that runs the words after `operands` operands.
+    /// Returns a subcommand that runs the words after `operands` operands.
     pub(super) const fn runs(
         name: &'static str,
         operands: u32,

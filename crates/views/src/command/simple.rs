@@ -32,13 +32,13 @@ pub(super) struct SimpleReader {
     stdin_code: Option<(CommandId, &'static str)>,
     windows: bool,
     /// The earlier values of the variables that are assigned before the program, whose environment they are.
-    shadowed: Vec<Assigned>,
+    shadowed: Vec<Assignment>,
     /// The variables that `export` and its like assign once all of their operands are expanded.
-    pub(super) exported: Vec<Assigned>,
+    pub(super) exported: Vec<Assignment>,
 }
 
 /// The name of a variable, and its value, if it is constant.
-type Assigned = (Vec<u8>, Option<Vec<u8>>);
+type Assignment = (Vec<u8>, Option<Vec<u8>>);
 
 impl SimpleReader {
     #[inline]

@@ -44,9 +44,9 @@ pub struct RepetitionLimits {
     pub times: usize,
     /// The fewest characters of all occurrences together.
     pub chars: usize,
-    /// `times` for regular text: blanks, ruled lines, numbers, tables, code.
+    /// The minimum of `times` for regular text: blanks, ruled lines, numbers, tables, code.
     pub regular_times: usize,
-    /// `chars` for regular text.
+    /// The minimum of `chars` for regular text (see `regular_times`).
     pub regular_chars: usize,
 }
 

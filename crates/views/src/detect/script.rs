@@ -135,7 +135,7 @@ pub struct ScriptDetector {
     partial_start: u64,
     /// A bit for each of the last letters, set if it was unexpected; and the starts of the unexpected ones.
     letters: u64,
-    strange: VecDeque<u64>,
+    unexpected: VecDeque<u64>,
     word: [u8; 8],
     word_len: usize,
     word_start: u64,
@@ -154,7 +154,7 @@ impl ScriptDetector {
             partial_len: 0,
             partial_start: 0,
             letters: 0,
-            strange: VecDeque::with_capacity(64),
+            unexpected: VecDeque::with_capacity(64),
             word: [0; 8],
             word_len: 0,
             word_start: 0,
@@ -170,8 +170,8 @@ impl ScriptDetector {
         if byte < 0x80 {
             self.partial_len = 0;
             if byte.is_ascii_alphabetic() {
-                self.spell(byte.to_ascii_lowercase(), start);
-                return self.letter(0, start);
+                self.push_word_byte(byte.to_ascii_lowercase(), start);
+                return self.push_letter(0, start);
             }
             return if self.word_len > 0 {
                 self.end_word()
@@ -179,11 +179,11 @@ impl ScriptDetector {
                 None
             };
         }
-        self.wide(byte, start)
+        self.step_non_ascii(byte, start)
     }
 
     /// Consumes a byte of a character that is not ASCII.
-    fn wide(&mut self, byte: u8, start: u64) -> Option<u64> {
+    fn step_non_ascii(&mut self, byte: u8, start: u64) -> Option<u64> {
         if byte & 0xC0 != 0x80 || self.partial_len == 4 {
             self.partial_len = 0;
         }
@@ -207,33 +207,33 @@ impl ScriptDetector {
             let bytes = self.partial;
             bytes[..char.len_utf8()]
                 .iter()
-                .for_each(|&byte| self.spell(byte, start));
+                .for_each(|&byte| self.push_word_byte(byte, start));
         }
         let weight = if (3..=6).contains(&script) { 3 } else { 1 };
         (0..weight).fold(None, |found, _| {
-            found.or_else(|| self.letter(script, start))
+            found.or_else(|| self.push_letter(script, start))
         })
     }
 
     /// Counts a letter of a script.
     #[inline]
-    fn letter(&mut self, script: usize, start: u64) -> Option<u64> {
+    fn push_letter(&mut self, script: usize, start: u64) -> Option<u64> {
         let of = self.limits.of_letters.clamp(1, 64);
-        let is_strange = !self.limits.scripts.holds(script);
+        let is_unexpected = !self.limits.scripts.holds(script);
         if self.letters >> (of - 1) & 1 == 1 {
-            self.strange.pop_front();
+            self.unexpected.pop_front();
         }
         let mask = u64::MAX >> (64 - of);
-        self.letters = (self.letters << 1 | u64::from(is_strange)) & mask;
-        if !is_strange {
+        self.letters = (self.letters << 1 | u64::from(is_unexpected)) & mask;
+        if !is_unexpected {
             return None;
         }
-        self.strange.push_back(start);
-        let is_much = self.strange.len() >= self.limits.letters as usize;
-        is_much.then(|| self.strange.front().copied())?
+        self.unexpected.push_back(start);
+        let is_much = self.unexpected.len() >= self.limits.letters as usize;
+        is_much.then(|| self.unexpected.front().copied())?
     }
 
-    fn spell(&mut self, byte: u8, start: u64) {
+    fn push_word_byte(&mut self, byte: u8, start: u64) {
         if self.word_len == 0 {
             self.word_start = start;
         }

@@ -184,7 +184,7 @@ impl UnknownNameDetector {
             ImportSyntax::Rust => self.rust(code),
             ImportSyntax::Cargo => self.cargo(code),
             ImportSyntax::EcmaScript => script(code),
-            ImportSyntax::Python => python(code),
+            ImportSyntax::Python => python_imports(code),
             ImportSyntax::Go => self.go(code),
         };
         let at = |name: &str| name.as_ptr() as usize - line.as_ptr() as usize;
@@ -377,7 +377,7 @@ fn script(code: &str) -> Vec<&str> {
 }
 
 /// Parses `import a, b.c as d` and `from a.b import c`. Relative imports name no package.
-fn python(code: &str) -> Vec<&str> {
+fn python_imports(code: &str) -> Vec<&str> {
     let is_name = |char: char| char.is_alphanumeric() || "_.".contains(char);
     if let Some(rest) = code.strip_prefix("from ") {
         let name = word_with(rest.trim_start(), is_name);

@@ -169,7 +169,7 @@ impl PatchReader {
             let old = file_of_diff(&line.text().trim_ascii_end()[4..], b"a/");
             let new = file_of_diff(new, b"b/");
             self.leave(PatchState::Outside, now, out, sink);
-            self.name(if new == b"/dev/null" { old } else { new }, now, out, sink);
+            self.set_file(if new == b"/dev/null" { old } else { new }, now, out, sink);
             return true;
         }
         if matches!(self.mode, PatchState::Diff(_)) {
@@ -189,20 +189,20 @@ impl PatchReader {
         let text = line.text().trim_ascii_end();
         match self.mode {
             PatchState::Search { .. } | PatchState::Replace => {
-                self.block_line(line, now, out, sink)
+                self.push_block_line(line, now, out, sink)
             }
-            PatchState::Diff(left) => self.diff_line(left, line, now, out, sink),
-            _ => match (header(text), self.mode) {
-                (Some(header), _) => self.header(header, now, out, sink),
-                (None, PatchState::Add) => self.hand_on(LineKind::Added, line, now, out, sink),
-                (None, PatchState::Update) => self.update_line(line, now, out, sink),
+            PatchState::Diff(left) => self.push_diff_line(left, line, now, out, sink),
+            _ => match (parse_header(text), self.mode) {
+                (Some(header), _) => self.apply_header(header, now, out, sink),
+                (None, PatchState::Add) => self.emit_line(LineKind::Added, line, now, out, sink),
+                (None, PatchState::Update) => self.push_update_line(line, now, out, sink),
                 (None, PatchState::Delete) => {}
-                _ => self.outside(line, now, out, sink),
+                _ => self.push_outside_line(line, now, out, sink),
             },
         }
     }
 
-    fn header(
+    fn apply_header(
         &mut self,
         header: PatchHeader<'_>,
         now: u64,
@@ -214,14 +214,18 @@ impl PatchReader {
                 self.leave(PatchState::Outside, now, out, sink)
             }
             PatchHeader::EndOfFile => self.leave(self.mode, now, out, sink),
-            PatchHeader::Add(name) => self.section(PatchState::Add, name, now, out, sink),
-            PatchHeader::Update(name) => self.section(PatchState::Update, name, now, out, sink),
-            PatchHeader::Delete(name) => self.section(PatchState::Delete, name, now, out, sink),
-            PatchHeader::Move(name) => self.section(self.mode, name, now, out, sink),
+            PatchHeader::Add(name) => self.begin_section(PatchState::Add, name, now, out, sink),
+            PatchHeader::Update(name) => {
+                self.begin_section(PatchState::Update, name, now, out, sink)
+            }
+            PatchHeader::Delete(name) => {
+                self.begin_section(PatchState::Delete, name, now, out, sink)
+            }
+            PatchHeader::Move(name) => self.begin_section(self.mode, name, now, out, sink),
         }
     }
 
-    fn section(
+    fn begin_section(
         &mut self,
         mode: PatchState,
         name: &[u8],
@@ -230,10 +234,16 @@ impl PatchReader {
         sink: &mut impl ChunkSink,
     ) {
         self.leave(mode, now, out, sink);
-        self.name(name, now, out, sink);
+        self.set_file(name, now, out, sink);
     }
 
-    fn name(&mut self, name: &[u8], now: u64, out: &mut EditEmitter, sink: &mut impl ChunkSink) {
+    fn set_file(
+        &mut self,
+        name: &[u8],
+        now: u64,
+        out: &mut EditEmitter,
+        sink: &mut impl ChunkSink,
+    ) {
         self.named = true;
         if name.len() > self.limits.path_bytes {
             out.counters.long_paths += 1;
@@ -255,7 +265,7 @@ impl PatchReader {
     }
 
     /// Emits a line of a new file that lacks the `+`.
-    fn hand_on(
+    fn emit_line(
         &mut self,
         kind: LineKind,
         line: EditLine<'_>,
@@ -267,7 +277,7 @@ impl PatchReader {
         out.end(line.newline);
     }
 
-    fn update_line(
+    fn push_update_line(
         &mut self,
         line: EditLine<'_>,
         now: u64,
@@ -282,7 +292,7 @@ impl PatchReader {
             .line(kind, EditLine { from, ..line }, now, out, sink);
     }
 
-    fn outside(
+    fn push_outside_line(
         &mut self,
         line: EditLine<'_>,
         now: u64,
@@ -312,7 +322,7 @@ impl PatchReader {
         });
     }
 
-    fn diff_line(
+    fn push_diff_line(
         &mut self,
         left: Option<(u64, u64)>,
         line: EditLine<'_>,
@@ -345,7 +355,7 @@ impl PatchReader {
         }
     }
 
-    fn block_line(
+    fn push_block_line(
         &mut self,
         line: EditLine<'_>,
         now: u64,
@@ -415,7 +425,7 @@ fn count_down((old, new): (u64, u64), kind: LineKind) -> (u64, u64) {
     }
 }
 
-fn header(text: &[u8]) -> Option<PatchHeader<'_>> {
+fn parse_header(text: &[u8]) -> Option<PatchHeader<'_>> {
     let text = text.strip_prefix(b"*** ")?;
     let name = |prefix: &str| Some(text.strip_prefix(prefix.as_bytes())?.trim_ascii());
     match text {

@@ -1,6 +1,7 @@
 //! One simple command: the role and the route of each of its words.
 
 use super::super::chunk::{Chunk, ChunkBuffer, OffsetMap};
+use super::ScriptReading;
 use super::heredoc::HeredocDelimiter;
 
 /// A simple command that is being read.
@@ -236,7 +237,7 @@ impl SimpleCommand {
         &mut self,
         word: &[u8],
         complete: bool,
-        scripts: bool,
+        scripts: ScriptReading,
     ) -> (WordRoute, bool) {
         if let Some(route) = self.route {
             return (route, false);
@@ -305,7 +306,7 @@ impl SimpleCommand {
         (self.has_unwrapped, self.script_is_long) = (false, false);
     }
 
-    fn word(&mut self, word: &[u8], scripts: bool) -> WordRoute {
+    fn word(&mut self, word: &[u8], scripts: ScriptReading) -> WordRoute {
         match self.command_state {
             CommandState::Command => {
                 let plain = self.quoted_at.is_none();
@@ -336,7 +337,7 @@ impl SimpleCommand {
         prefix: Wrapper,
         after_wrapper: WrapperArgs,
         word: &[u8],
-        scripts: bool,
+        scripts: ScriptReading,
     ) {
         let stays = |operands, takes_value| {
             CommandState::Wrapper(
@@ -365,7 +366,7 @@ impl SimpleCommand {
 }
 
 /// Returns the state after the command name `word`.
-fn command_state(word: &[u8], scripts: bool) -> CommandState {
+fn command_state(word: &[u8], scripts: ScriptReading) -> CommandState {
     let path = word.iter().rposition(|&byte| byte == b'/');
     let name = &word[path.map_or(0, |slash| slash + 1)..];
     // No wrapper or shell has a longer name.
@@ -382,7 +383,7 @@ fn command_state(word: &[u8], scripts: bool) -> CommandState {
             },
         );
     }
-    if scripts && is_shell(name) {
+    if scripts == ScriptReading::Commands && is_shell(name) {
         return CommandState::Shell { takes_value: false };
     }
     CommandState::Arguments

@@ -1,8 +1,8 @@
 //! Output: the outermost command is emitted as it arrives; the commands inside it are queued until it ends.
 
 use super::super::chunk::{Chunk, ChunkBuffer, ChunkSink, RegionSet, Tag};
-use super::ShellView;
 use super::command::SimpleCommand;
+use super::{ScriptReading, ShellView};
 
 /// A command in the queue, with the index at which it ends.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +120,7 @@ impl ShellView {
         sink: &mut impl ChunkSink,
     ) {
         let mut inner = ShellView::new(self.limits);
-        inner.scripts = false;
+        inner.scripts = ScriptReading::Word;
         inner.open_text();
         chunks.for_each(|chunk| inner.push(&chunk.decided_no_earlier(now), sink));
         inner.close(now, now, sink);

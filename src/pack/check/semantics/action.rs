@@ -179,7 +179,7 @@ fn hold(rule: &Rule, found: &mut Vec<KeyFault>) {
     }
 }
 
-/// Returns why the rule has no text to hold back, and what its author should do.
+/// Returns the reason why the rule has no text to hold back, and the help for its author.
 pub(in crate::pack::check) fn without_held_text(
     rule: &Rule,
 ) -> Option<(&'static str, &'static str)> {

@@ -20,7 +20,7 @@ pub(super) fn faults(rule: &Rule, found: &mut Vec<KeyFault>) {
             pattern_scope(key, written, rule, found);
         }
     }
-    raw(rule, found);
+    raw_fault(rule, found);
     let is_text = |channel: &&Channel| **channel != Channel::ToolInput;
     let is_command = |pattern: &Pattern| pattern.kind == PatternKind::Command;
     let reads_calls = rule.on.contains(&Channel::ToolInput);
@@ -41,9 +41,8 @@ pub(super) fn faults(rule: &Rule, found: &mut Vec<KeyFault>) {
     }
 }
 
-/// Reports `raw` in a rule that combines matches or that needs their place: the text that could not be read is a match by
-/// itself.
-fn raw(rule: &Rule, found: &mut Vec<KeyFault>) {
+/// Rejects `raw` where a match needs a position or is combined with others: an unreadable command has no position.
+fn raw_fault(rule: &Rule, found: &mut Vec<KeyFault>) {
     let condition = &rule.condition;
     let has_raw = |patterns: &[Pattern]| {
         let mut commands = patterns.iter().filter_map(|it| it.command.as_deref());

@@ -54,7 +54,7 @@ pub(in super::super) struct ContainmentSupport {
 
 impl ContainmentSupport {
     /// Returns the strongest supported containment up to `most`.
-    pub(in super::super) fn best(&self, most: Containment) -> Containment {
+    pub(in super::super) fn strongest_up_to(&self, most: Containment) -> Containment {
         if most >= Containment::Cgroup && self.cgroups().is_some() {
             Containment::Cgroup
         } else if most >= Containment::Subreaper && self.supervisor().is_some() {
@@ -113,7 +113,7 @@ impl CommandProcesses {
     ) -> io::Result<(CommandProcesses, ExitReceiver, OwnedFd)> {
         let (reader, writer) = io::pipe()?;
         rustix::io::ioctl_fionbio(&reader, true)?;
-        let mark = mark();
+        let mark = unique_mark();
         #[cfg(target_os = "linux")]
         let cgroup = match containment {
             Containment::Cgroup => support.cgroups().map(Cgroup::create_below).transpose()?,
@@ -265,7 +265,7 @@ impl Shared {
     /// Kills the leader and its group. The leader is killed by id too, because it may have joined another group. Must
     /// not be called once it is reaped.
     fn kill_leader(&self) {
-        // Fail only if the group is empty, and if the leader has ended.
+        // The first call fails only if the group is empty, the second only if the leader has ended.
         kill_process_group(self.leader, Signal::KILL).ok();
         kill_process(self.leader, Signal::KILL).ok();
     }
@@ -293,7 +293,7 @@ impl Shared {
 }
 
 /// Returns a mark that no other command on this system has.
-fn mark() -> String {
+fn unique_mark() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::{SystemTime, UNIX_EPOCH};
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -87,7 +87,7 @@ impl Run<'_> {
             agent: "build",
             content: &said.content,
         };
-        let injection = self.handoffs.arrived(&arrived, &self.files);
+        let injection = self.handoffs.on_message(&arrived, &self.files);
         let files = injection.map(|injection| injection.message());
         let messages = files.into_iter().chain([said]).collect();
         let says = ScriptedReply::default().text("I see.").finish("stop");

@@ -9,7 +9,7 @@ use ttsr::Pack;
 use ttsr::harness::Cancel;
 use ttsr::harness::fallback::{Chains, ForegroundFallback};
 use ttsr_agent::opencode::{
-    Act, ActJournal, ServerApi, SessionWatcher, WatchEvent, WatchOptions, watch,
+    ActionJournal, ServerAction, ServerApi, SessionWatcher, WatchEvent, WatchOptions, watch,
 };
 
 use super::watch::{acts, at_once, see};
@@ -480,7 +480,7 @@ fn an_injection_waits_for_the_end_of_the_turn() {
         let seen = watched(&imitation).await;
         let place = |is: fn(&WatchEvent) -> bool| seen.iter().position(is).unwrap();
         let finished = place(|seen| matches!(seen, WatchEvent::Finish { .. }));
-        assert!(finished < place(|seen| matches!(seen, WatchEvent::Act(_))));
+        assert!(finished < place(|seen| matches!(seen, WatchEvent::Started(_))));
         assert_eq!(whats(&imitation), [PROMPT]);
         assert!(
             imitation.changing_requests()[0]
@@ -624,7 +624,7 @@ async fn run_until(
     };
     let options = WatchOptions {
         grace,
-        journal: Some(ActJournal::open(journal).unwrap()),
+        journal: Some(ActionJournal::open(journal).unwrap()),
         ..at_once()
     };
     let mut watching = SessionWatcher::new(pack(), ServerApi::Classic);
@@ -697,7 +697,7 @@ fn an_act_is_taken_up_again_after_a_restart() {
             }
             let grace = Duration::from_secs(if is_stopping { 0 } else { 30 });
             run_until(&first, &journal, grace, |seen| match seen {
-                WatchEvent::Act(_) => !is_stopping,
+                WatchEvent::Started(_) => !is_stopping,
                 WatchEvent::Message { session, .. } => session == "ses_9",
                 _ => false,
             })
@@ -741,7 +741,7 @@ fn a_journal_that_cannot_be_read_is_replaced_and_an_old_act_is_dropped() {
                 "has_run": false, "permission": null, "stage": "begun" }] })
             .to_string()
         };
-        let huge = " ".repeat(ActJournal::MAX_BYTES as usize + 1);
+        let huge = " ".repeat(ActionJournal::MAX_BYTES as usize + 1);
         for (written, is_resumed) in [("{", false), (huge.as_str(), false), (&entry(0), true)] {
             std::fs::write(&journal, written).unwrap();
             let imitation =
@@ -886,7 +886,7 @@ fn a_journal_that_cannot_be_opened_names_its_path() {
     std::fs::create_dir(folder.0.join("folder")).unwrap();
     // One path leads through a file, and the other one is a folder.
     for path in ["file/acts.json", "folder"] {
-        let failure = ActJournal::open(folder.0.join(path)).unwrap_err();
+        let failure = ActionJournal::open(folder.0.join(path)).unwrap_err();
         assert_eq!(failure.kind(), "io", "{path}");
         assert!(failure.to_string().contains(path), "{failure}");
     }
@@ -906,7 +906,7 @@ fn a_full_journal_keeps_the_prompt_of_a_further_continuation() {
         }
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.unwrap().as_secs();
-        let entries: Vec<Value> = (0..ActJournal::MAX_CONTINUATIONS)
+        let entries: Vec<Value> = (0..ActionJournal::MAX_CONTINUATIONS)
             .map(|id| json!({ "id": id, "at": now, "session": format!("ses_{}", id + 10), "prompt": null }))
             .collect();
         let journal = folder.0.join("acts.json");
@@ -943,13 +943,13 @@ fn a_journal_is_bounded() {
     block_on(async {
         let folder = Folder::outside();
         let journal = folder.0.join("acts.json");
-        let most = ActJournal::MAX_ACTS;
+        let most = ActionJournal::MAX_ACTIONS;
         let plays =
             (0..most + 9).map(|number| part(&format!("ses_{number}"), "msg_a1", "p", "text", BAD));
         let imitation = Imitation::start(vec![plays.collect()]).await;
         let last = format!("ses_{}", most + 8);
         let is_last =
-            |seen: &WatchEvent| matches!(seen, WatchEvent::Act(act) if act.session() == last);
+            |seen: &WatchEvent| matches!(seen, WatchEvent::Started(act) if act.session() == last);
         run_until(&imitation, &journal, Duration::from_secs(30), is_last).await;
         #[cfg(unix)]
         {
@@ -1227,7 +1227,7 @@ fn refusals_within_five_seconds_switch_once_and_a_deleted_session_is_forgotten()
         let models: Vec<&str> = acts(&seen)
             .into_iter()
             .filter_map(|act| match act {
-                Act::Switch { model, .. } => Some(&*model.1),
+                ServerAction::Switch { model, .. } => Some(&*model.1),
                 _ => None,
             })
             .collect();
@@ -1449,15 +1449,15 @@ fn the_files_of_a_continuation_are_there_before_the_model_is_asked() {
 fn a_journal_whose_owner_is_ending_is_no_other_watcher() {
     let folder = Folder::outside();
     let path = folder.0.join("acts.json");
-    let ending = ActJournal::open(&path).unwrap();
+    let ending = ActionJournal::open(&path).unwrap();
     let ends = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(200));
         drop(ending);
     });
-    let next = ActJournal::open(&path);
+    let next = ActionJournal::open(&path);
     ends.join().unwrap();
     let next = next.expect("it was waited for");
-    let error = ActJournal::open(&path).unwrap_err();
+    let error = ActionJournal::open(&path).unwrap_err();
     assert_eq!(error.kind(), "taken");
     assert!(error.to_string().contains("acts.json open"), "{error}");
     drop(next);
@@ -1481,7 +1481,7 @@ fn a_dropped_journal_is_free_at_once_while_other_threads_start_processes() {
         }
         let mut taken = 0;
         for _ in 0..400 {
-            drop(ActJournal::open(&path).unwrap());
+            drop(ActionJournal::open(&path).unwrap());
             let lock = std::fs::File::open(folder.0.join("acts.json.lock")).unwrap();
             match lock.try_lock() {
                 Ok(()) => lock.unlock().unwrap(),
@@ -1655,7 +1655,7 @@ fn watch_until_killed(
             }
         };
         let options = WatchOptions {
-            journal: Some(ActJournal::open(journal).unwrap()),
+            journal: Some(ActionJournal::open(journal).unwrap()),
             ..at_once()
         };
         let mut watching = SessionWatcher::new(pack(), ServerApi::Classic);
@@ -1762,7 +1762,7 @@ fn a_continuation_prompt_that_is_too_long_for_the_journal_is_not_deleted() {
     block_on(async {
         let text = format!(
             "Continuing work from session ses_0. When you lack specific information you can use read_session to get it.\n\n@a.txt\n\n{}",
-            "Go on. ".repeat(ActJournal::MAX_PROMPT / 7 + 1)
+            "Go on. ".repeat(ActionJournal::MAX_PROMPT / 7 + 1)
         );
         let folder = Folder::outside();
         let (part, plays) = continuation_prompt(&folder, &text);

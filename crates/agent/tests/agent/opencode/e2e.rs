@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use ttsr::harness::Cancel;
 use ttsr_agent::opencode::{
-    Act, ActJournal, Backoff, Prompt, Server, ServerApi, SessionWatcher, StopAct, WatchEvent,
-    WatchOptions, watch,
+    ActionJournal, Backoff, Prompt, Server, ServerAction, ServerApi, SessionWatcher, StopAction,
+    WatchEvent, WatchOptions, watch,
 };
 use ttsr_agent::progress::{Console, Inbound, Router, RouterSettings, respond};
 
@@ -227,7 +227,7 @@ fn a_real_server_is_heard_asked_stopped_and_steered() {
         let is_stopped = |seen: &WatchEvent| {
             matches!(
                 seen,
-                WatchEvent::Done(Act::Stop(StopAct {
+                WatchEvent::Done(ServerAction::Stop(StopAction {
                     delete: true,
                     steer: Some(_),
                     ..
@@ -327,7 +327,7 @@ fn watch_until_killed(told: &str) {
         let server = Server::new(url, ServerApi::Classic).unwrap();
         let mut watching = SessionWatcher::new(pack(), ServerApi::Classic).only(session);
         let how = WatchOptions {
-            journal: Some(ActJournal::open(journal).unwrap()),
+            journal: Some(ActionJournal::open(journal).unwrap()),
             ..WatchOptions::default()
         };
         let report = |seen: &WatchEvent| {
@@ -346,7 +346,7 @@ fn a_real_server_sees_an_act_taken_up_after_the_watcher_was_killed() {
     }
 }
 
-/// Starts this test once more as a watcher, kills it in the middle of an act, and watches on.
+/// Starts this test once more as a watcher, kills it in the middle of an action, and watches on.
 fn kill_a_watcher() {
     if std::env::var("TTSR_E2E").as_deref() != Ok("1") {
         return skip::test("TTSR_E2E=1 starts a real server");
@@ -377,10 +377,10 @@ fn kill_a_watcher() {
             ..Prompt::new("Show me a line of Rust.")
         };
         server.prompt(&session, &prompt).await.unwrap();
-        until("Act(");
+        until("Started(");
         first.kill().unwrap();
         // Opened before the killed process is known to be gone.
-        let opened = ActJournal::open(&journal);
+        let opened = ActionJournal::open(&journal);
         first.wait().unwrap();
         let seen = taken_up(&server, &session, opened.unwrap()).await;
         assert!(
@@ -400,7 +400,7 @@ fn kill_a_watcher() {
 }
 
 /// Watches until an act is over and the reply after it is complete.
-async fn taken_up(server: &Server, session: &str, journal: ActJournal) -> Vec<WatchEvent> {
+async fn taken_up(server: &Server, session: &str, journal: ActionJournal) -> Vec<WatchEvent> {
     let mut watching = SessionWatcher::new(pack(), ServerApi::Classic).only(session);
     let how = WatchOptions {
         journal: Some(journal),

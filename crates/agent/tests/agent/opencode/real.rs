@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ttsr::harness::Cancel;
-use ttsr_agent::opencode::{Act, Backoff, ServerApi, SessionWatcher, WatchEvent, watch};
+use ttsr_agent::opencode::{Backoff, ServerAction, ServerApi, SessionWatcher, WatchEvent, watch};
 use ttsr_agent::progress::RouterSettings;
 
 use super::agent::chatted_in;
@@ -37,7 +37,7 @@ async fn replay(
         let is_next = matches!(one, WatchEvent::Finish { .. })
             && seen
                 .iter()
-                .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop(_))));
+                .any(|seen| matches!(seen, WatchEvent::Done(ServerAction::Stop(_))));
         seen.push(one.clone());
         if is_next {
             cancel.cancel();

@@ -109,7 +109,7 @@ fn an_image_is_injected_as_a_file() {
         agent: "build",
         content: &prompt.content,
     };
-    let injection = HandoffTracker::default().arrived(&arrived, &OneFile);
+    let injection = HandoffTracker::default().on_message(&arrived, &OneFile);
     let mut injection = injection.unwrap();
     injection.parts = vec![
         Content::Image {

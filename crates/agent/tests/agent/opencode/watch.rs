@@ -5,8 +5,8 @@ use std::time::Duration;
 use ttsr::harness::Cancel;
 use ttsr::{Channel, Event};
 use ttsr_agent::opencode::{
-    Act, AskError, AskOptions, Backoff, Prompt, Server, ServerApi, SessionWatcher, WatchEvent,
-    WatchOptions, ask, watch,
+    AskError, AskOptions, Backoff, Prompt, Server, ServerAction, ServerApi, SessionWatcher,
+    WatchEvent, WatchOptions, ask, watch,
 };
 use ttsr_wire::opencode::ServerNotice;
 
@@ -50,9 +50,9 @@ pub(crate) fn finishes(seen: &[WatchEvent]) -> usize {
     seen.iter().filter(is_finish).count()
 }
 
-pub(crate) fn acts(seen: &[WatchEvent]) -> Vec<&Act> {
+pub(crate) fn acts(seen: &[WatchEvent]) -> Vec<&ServerAction> {
     let acts = seen.iter().filter_map(|seen| match seen {
-        WatchEvent::Act(act) => Some(act),
+        WatchEvent::Started(action) => Some(action),
         _ => None,
     });
     acts.collect()
@@ -71,7 +71,7 @@ fn classic() -> Vec<Play> {
 async fn until_stopped(imitation: &Imitation) -> Vec<WatchEvent> {
     let server = server(&imitation.url, ServerApi::Classic);
     let watcher = SessionWatcher::new(pack(), ServerApi::Classic);
-    let is_stopped = |seen: &WatchEvent| matches!(seen, WatchEvent::Done(Act::Stop(_)));
+    let is_stopped = |seen: &WatchEvent| matches!(seen, WatchEvent::Done(ServerAction::Stop(_)));
     see(&server, watcher, |seen| seen.iter().any(is_stopped)).await
 }
 

@@ -270,17 +270,20 @@ fn a_record_of_a_later_version_is_not_dropped_in_silence() {
     let written = later(r#"{"seq":2,"at":0,"entries":[{"kind":"telepathy","thought":"?"}]}"#);
     let (mut store, found) = Store::open(folder.file()).unwrap();
     assert_eq!((found.records(), texts(&found).len()), (2, 1));
-    assert_eq!(store.compact().unwrap_err().kind(), StoreErrorKind::Strange);
+    assert_eq!(
+        store.compact().unwrap_err().kind(),
+        StoreErrorKind::Unrecognized
+    );
     drop(store);
     assert_eq!(bytes(&folder.file()), written);
     // A state of the rules that is not understood: resuming with the previous one would be another session.
     let written =
         later(r#"{"seq":2,"at":0,"entries":[{"kind":"snapshot","snapshot":{"version":9}}]}"#);
-    assert_eq!(refused(&folder), StoreErrorKind::Strange);
+    assert_eq!(refused(&folder), StoreErrorKind::Unrecognized);
     assert_eq!(bytes(&folder.file()), written);
     // No number can follow this one.
     later(r#"{"seq":18446744073709551615,"at":0,"entries":[]}"#);
-    assert_eq!(refused(&folder), StoreErrorKind::Strange);
+    assert_eq!(refused(&folder), StoreErrorKind::Unrecognized);
 }
 
 /// A bitwise implementation, so that the format is tested against its description and not against a library.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::parse::LookKind;
 use super::set::{CharSet, MAX_POINT, line_ends, words};
 
 /// A regular expression over characters.
@@ -27,8 +28,7 @@ pub(super) enum Expr {
     Back(u32),
     Assert(Anchor),
     Look {
-        ahead: bool,
-        negated: bool,
+        kind: LookKind,
         of: Box<Expr>,
     },
 }
@@ -394,15 +394,7 @@ impl RegexWriter {
                 write!(self.out, r"(?:\{group})").expect("writing to a string cannot fail");
             }
             Expr::Assert(anchor) => self.anchor(*anchor),
-            Expr::Look { ahead, negated, of } => {
-                let opening = match (ahead, negated) {
-                    (true, false) => "(?=",
-                    (true, true) => "(?!",
-                    (false, false) => "(?<=",
-                    (false, true) => "(?<!",
-                };
-                self.enclosed(opening, of);
-            }
+            Expr::Look { kind, of } => self.enclosed(&format!("({}", kind.prefix()), of),
         }
     }
 

@@ -10,7 +10,7 @@
 //! sequences and loops. A pattern whose sets have no surrogates has one kind of position.
 
 use super::expr::{Anchor, Expr};
-use super::parse::{Assertion, ParsedRegExp, PatternNode};
+use super::parse::{Assertion, LookKind, ParsedRegExp, PatternNode};
 use super::set::{BEYOND, CharSet, HIGH, LOW};
 use super::{RegExpFlags, Translation, Untranslatable};
 
@@ -83,7 +83,11 @@ fn finish(
         is_too_large: false,
         notes: Vec::new(),
     };
-    let square = lowering.node(&parsed.node, PatternEdges::new(!flags.sticky, true));
+    let edges = PatternEdges {
+        start: !flags.sticky,
+        end: true,
+    };
+    let square = lowering.node(&parsed.node, edges);
     if lowering.is_too_large {
         return None;
     }
@@ -132,18 +136,12 @@ fn back_references_hold(node: &PatternNode, captured: &mut Vec<u32>) -> bool {
         PatternNode::Alt(parts) => parts
             .iter()
             .all(|part| back_references_hold(part, &mut captured.clone())),
-        PatternNode::Look {
-            ahead: true,
-            negated: false,
-            of,
-        } => back_references_hold(of, captured),
-        PatternNode::Look {
-            ahead: true, of, ..
-        } => back_references_hold(of, &mut captured.clone()),
-        // JavaScript matches look-behind from its end to its start.
-        PatternNode::Look {
-            ahead: false, of, ..
-        } => back_references_hold(of, &mut Vec::new()),
+        PatternNode::Look { kind, of } => match kind {
+            LookKind::Ahead => back_references_hold(of, captured),
+            LookKind::NotAhead => back_references_hold(of, &mut captured.clone()),
+            // JavaScript matches look-behind from its end to its start.
+            LookKind::Behind | LookKind::NotBehind => back_references_hold(of, &mut Vec::new()),
+        },
     }
 }
 
@@ -209,9 +207,10 @@ struct PatternEdges {
 }
 
 impl PatternEdges {
-    fn new(start: bool, end: bool) -> PatternEdges {
-        PatternEdges { start, end }
-    }
+    const NONE: PatternEdges = PatternEdges {
+        start: false,
+        end: false,
+    };
 }
 
 /// A matrix of expressions, indexed by the kinds of their start and end positions.
@@ -323,7 +322,6 @@ impl Lowering {
     }
 
     fn node_of_any_size(&mut self, node: &PatternNode, edges: PatternEdges) -> ExprMatrix {
-        let inside = PatternEdges::new(false, false);
         match node {
             PatternNode::Empty => ExprMatrix::empty(self.count()),
             PatternNode::CharSet(set) => self.set(set),
@@ -331,7 +329,10 @@ impl Lowering {
                 let last = parts.len() - 1;
                 let mut whole = ExprMatrix::empty(self.count());
                 for (at, part) in parts.iter().enumerate() {
-                    let edges = PatternEdges::new(edges.start && at == 0, edges.end && at == last);
+                    let edges = PatternEdges {
+                        start: edges.start && at == 0,
+                        end: edges.end && at == last,
+                    };
                     whole = whole.times(&self.node(part, edges));
                     if whole.size() > WHOLE {
                         self.is_too_large = true;
@@ -350,7 +351,10 @@ impl Lowering {
             PatternNode::Repeat {
                 of, min, max, lazy, ..
             } => {
-                let edges = if *max == Some(1) { edges } else { inside };
+                let edges = match *max {
+                    Some(1) => edges,
+                    _ => PatternEdges::NONE,
+                };
                 let of = self.node(of, edges);
                 self.repeat(&of, *min, *max, *lazy)
             }
@@ -364,9 +368,9 @@ impl Lowering {
             }
             PatternNode::Back(group) => ExprMatrix::diagonal(self.count(), |_| Expr::Back(*group)),
             PatternNode::Assert(assertion) => self.assertion(*assertion, edges),
-            PatternNode::Look { ahead, negated, of } => {
-                let of = self.node(of, inside);
-                self.lookaround(*ahead, *negated, &of)
+            PatternNode::Look { kind, of } => {
+                let of = self.node(of, PatternEdges::NONE);
+                self.lookaround(*kind, &of)
             }
         }
     }
@@ -437,22 +441,21 @@ impl Lowering {
         })
     }
 
-    fn lookaround(&self, ahead: bool, negated: bool, of: &ExprMatrix) -> ExprMatrix {
-        ExprMatrix::diagonal(self.count(), |kind| {
-            let seen = match ahead {
-                true => self.ended(of, kind),
-                false => Expr::or((0..self.count()).map(|from| of.0[from][kind].clone())),
+    fn lookaround(&self, kind: LookKind, of: &ExprMatrix) -> ExprMatrix {
+        ExprMatrix::diagonal(self.count(), |at| {
+            let seen = match kind.is_ahead() {
+                true => self.ended(of, at),
+                false => Expr::or((0..self.count()).map(|from| of.0[from][at].clone())),
             };
-            match (seen, negated) {
+            match (seen, kind.is_negated()) {
                 (Expr::Never, true) => Expr::Empty,
                 (Expr::Never, false) => Expr::Never,
-                (seen, _) if seen.matches_everywhere() => match negated {
+                (seen, is_negated) if seen.matches_everywhere() => match is_negated {
                     true => Expr::Never,
                     false => Expr::Empty,
                 },
                 (seen, _) => Expr::Look {
-                    ahead,
-                    negated,
+                    kind,
                     of: Box::new(seen),
                 },
             }

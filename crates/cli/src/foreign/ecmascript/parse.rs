@@ -29,10 +29,45 @@ pub(super) enum PatternNode {
     Back(u32),
     Assert(Assertion),
     Look {
-        ahead: bool,
-        negated: bool,
+        kind: LookKind,
         of: Box<PatternNode>,
     },
+}
+
+/// The kind of a look-around assertion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LookKind {
+    Ahead,
+    NotAhead,
+    Behind,
+    NotBehind,
+}
+
+impl LookKind {
+    pub(super) const ALL: [LookKind; 4] = [
+        LookKind::Ahead,
+        LookKind::NotAhead,
+        LookKind::Behind,
+        LookKind::NotBehind,
+    ];
+
+    /// Returns the text that follows the `(` of the group.
+    pub(super) fn prefix(self) -> &'static str {
+        match self {
+            LookKind::Ahead => "?=",
+            LookKind::NotAhead => "?!",
+            LookKind::Behind => "?<=",
+            LookKind::NotBehind => "?<!",
+        }
+    }
+
+    pub(super) fn is_ahead(self) -> bool {
+        matches!(self, LookKind::Ahead | LookKind::NotAhead)
+    }
+
+    pub(super) fn is_negated(self) -> bool {
+        matches!(self, LookKind::NotAhead | LookKind::NotBehind)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -356,16 +391,11 @@ impl RegExpParser {
     /// Parses the rest of a group after `(`.
     fn group(&mut self) -> Parse<(PatternNode, bool)> {
         let strict = self.strict();
-        for (opening, ahead, negated) in [
-            ("?=", true, false),
-            ("?!", true, true),
-            ("?<=", false, false),
-            ("?<!", false, true),
-        ] {
-            if self.eat(opening) {
+        for kind in LookKind::ALL {
+            if self.eat(kind.prefix()) {
                 let of = Box::new(self.closing()?);
-                let node = PatternNode::Look { ahead, negated, of };
-                return Ok((node, ahead && !strict));
+                let node = PatternNode::Look { kind, of };
+                return Ok((node, kind.is_ahead() && !strict));
             }
         }
         if self.eat("?:") {

@@ -135,22 +135,30 @@ impl ChatReplyState {
     }
 }
 
-/// Removes the role, which the client has, from a delta, and begins a paragraph with its text if that is needed. Returns
-/// true first if it did that, and second if the delta has nothing else than a role.
+/// A delta of a repeated attempt that was edited to continue the reply of the client.
+#[derive(Clone, Copy, Debug, Default)]
+struct SplicedDelta {
+    /// True if a paragraph begins with the text of the delta.
+    begins_paragraph: bool,
+    /// True if the delta has no member with content besides the role.
+    is_role_only: bool,
+}
+
+/// Removes the role, which the client has, from a delta, and begins a paragraph with its text if `needs_gap`.
 fn splice_delta(
     data: &[u8],
     delta: &RawValue,
     needs_gap: bool,
     edits: &mut JsonEdits,
-) -> (bool, bool) {
+) -> SplicedDelta {
     let Some(found) = members(delta) else {
-        return (false, false);
+        return SplicedDelta::default();
     };
     let has_role = member(&found, "role").is_some();
     let text = member(&found, "content").and_then(string);
     let text = text.filter(|text| needs_gap && !text.is_empty());
     if !has_role && text.is_none() {
-        return (false, false);
+        return SplicedDelta::default();
     }
     let mut kept = Vec::new();
     let mut is_empty = true;
@@ -163,7 +171,10 @@ fn splice_delta(
         kept.push(format!("{}:{value}", quoted(name)));
     }
     edits.replace(span(data, delta), format!("{{{}}}", kept.join(",")));
-    (text.is_some(), is_empty)
+    SplicedDelta {
+        begins_paragraph: text.is_some(),
+        is_role_only: is_empty,
+    }
 }
 
 impl ReplyApi for ChatReplyState {
@@ -271,14 +282,12 @@ impl ReplyApi for ChatReplyState {
             let index = index.unwrap_or(0);
             let delta = member(&choice, "delta").filter(|_| self.choices.contains_key(&index));
             let is_end = member(&choice, "finish_reason").is_some_and(|it| it.get() != "null");
-            let is_empty = delta.is_some_and(|delta| {
-                let (has_gap, is_empty) =
-                    splice_delta(data, delta, self.gaps.contains(&index), &mut edits);
-                if has_gap {
-                    self.gaps.remove(&index);
-                }
-                is_empty
-            });
+            let needs_gap = self.gaps.contains(&index);
+            let spliced = delta.map(|delta| splice_delta(data, delta, needs_gap, &mut edits));
+            let spliced = spliced.unwrap_or_default();
+            if spliced.begins_paragraph {
+                self.gaps.remove(&index);
+            }
             let text = member(&choice, "text").filter(|_| self.gaps.contains(&index));
             if let Some(value) = text
                 && let Some(text) = string(value).filter(|text| !text.is_empty())
@@ -286,7 +295,7 @@ impl ReplyApi for ChatReplyState {
                 edits.replace(span(data, value), quoted(&format!("\n\n{text}")));
                 self.gaps.remove(&index);
             }
-            is_needless &= is_empty && !is_end;
+            is_needless &= spliced.is_role_only && !is_end;
         }
         let has_usage = member(&top, "usage").is_some_and(|usage| usage.get() != "null");
         match is_needless && !has_usage {

@@ -78,7 +78,8 @@ impl GeminiReplyState {
     }
 }
 
-/// Begins a paragraph with the first text of a candidate that the client is shown. Returns false if there is none.
+/// Begins a paragraph with the first text of a candidate that is not a thought. Returns false if the candidate has no
+/// such text.
 fn begin_paragraph(data: &[u8], candidate: &[(String, &RawValue)], edits: &mut JsonEdits) -> bool {
     let content = member(candidate, "content").and_then(members);
     let parts = content.and_then(|content| elements(member(&content, "parts")?));

@@ -8,7 +8,7 @@ use super::{
     new_judge, pack_of,
 };
 use crate::config::BlockEnding;
-use crate::judge::{BodyFrames, BrokenOff, JudgeSettings};
+use crate::judge::{BodyFrames, JudgeSettings, TruncatedBody};
 use crate::routes::ModelApi::{
     self, AnthropicMessages, Gemini, OllamaChat, OllamaGenerate, OpenAiChat, OpenAiCompletions,
     OpenAiResponses,
@@ -294,7 +294,7 @@ fn a_reply_that_breaks_off_is_a_prefix_without_an_incomplete_call() {
                 );
             }
             if judged.sent.len() < cut.len() {
-                assert_eq!(judged.ended, Err(BrokenOff), "{api:?} at {end}");
+                assert_eq!(judged.ended, Err(TruncatedBody), "{api:?} at {end}");
             }
         }
     }
@@ -303,7 +303,7 @@ fn a_reply_that_breaks_off_is_a_prefix_without_an_incomplete_call() {
 #[test]
 fn a_reply_that_cannot_be_read_is_stopped_unless_it_may_pass() {
     let open = JudgeSettings {
-        is_fail_open: true,
+        fail_open: true,
         ..SETTINGS
     };
     for api in APIS {

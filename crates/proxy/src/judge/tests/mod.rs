@@ -11,7 +11,9 @@ mod retries;
 
 use ttsr::{Action, Channel, Mode, Pack, PackBuilder, Pattern, Rule};
 
-use super::{Block, BodyFrames, BrokenOff, JudgeSettings, JudgedWhole, ReplyJudge, ReplyReport};
+use super::{
+    Block, BodyFrames, JudgeSettings, ReplyJudge, ReplyReport, TruncatedBody, WholeBodyVerdict,
+};
 use crate::config::BlockEnding;
 use crate::routes::ModelApi;
 
@@ -45,7 +47,7 @@ pub(crate) fn new_judge(api: ModelApi, pack: &Pack, settings: JudgeSettings) -> 
 
 pub(crate) const SETTINGS: JudgeSettings = JudgeSettings {
     ending: BlockEnding::Soft,
-    is_fail_open: false,
+    fail_open: false,
     mode: Mode::Live,
     held_bytes: 1 << 20,
     can_retry: false,
@@ -55,7 +57,7 @@ pub(crate) const SETTINGS: JudgeSettings = JudgeSettings {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Judged {
     pub(crate) sent: String,
-    pub(crate) ended: Result<(), BrokenOff>,
+    pub(crate) ended: Result<(), TruncatedBody>,
     pub(crate) report: ReplyReport,
 }
 
@@ -87,9 +89,9 @@ pub(crate) fn judge(api: ModelApi, pack: &Pack, stream: &str) -> Judged {
 /// Judges a reply that is not streamed, and returns the body for the client.
 pub(super) fn judge_whole(judge: &mut ReplyJudge, body: &[u8]) -> Result<Vec<u8>, Block> {
     match judge.judge_whole(body) {
-        JudgedWhole::Passes(changed) => Ok(changed.unwrap_or_else(|| body.to_vec())),
-        JudgedWhole::Refused(block) => Err(block),
-        JudgedWhole::Retry(next) => panic!("no request can be sent again: {next:?}"),
+        WholeBodyVerdict::Passes(changed) => Ok(changed.unwrap_or_else(|| body.to_vec())),
+        WholeBodyVerdict::Refused(block) => Err(block),
+        WholeBodyVerdict::Retry(next) => panic!("no request can be sent again: {next:?}"),
     }
 }
 

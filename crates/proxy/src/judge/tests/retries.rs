@@ -11,7 +11,7 @@ use super::{
     rule_of,
 };
 use crate::config::BlockEnding;
-use crate::judge::{JudgeSettings, JudgedWhole};
+use crate::judge::{JudgeSettings, WholeBodyVerdict};
 use crate::routes::ModelApi;
 
 const RETRYING: JudgeSettings = JudgeSettings {
@@ -229,7 +229,7 @@ fn a_reply_that_is_not_streamed_is_taken_again() {
         let good = super::replies::whole(api, &[Piece::Text(&["Fine."])]).to_string();
         let pack = retrying(Partial::KeepBeforeMatch);
         let mut judge = new_judge(api, &pack, RETRYING);
-        let JudgedWhole::Retry(next) = judge.judge_whole(bad.as_bytes()) else {
+        let WholeBodyVerdict::Retry(next) = judge.judge_whole(bad.as_bytes()) else {
             panic!("a rule retries");
         };
         assert_eq!(next.block.retry.unwrap().partial, "Well, ");
