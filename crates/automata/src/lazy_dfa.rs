@@ -93,7 +93,8 @@ struct DfaCache {
 /// - `generation` changes only in `restart`, which sets `state` and drops the suffixes, and in the fallback, in which
 ///   there are no suffixes and `state` is not used. `try_resume_dfa` sets both from the table of the new generation.
 /// - Elsewhere the states are start states of `generation`, or were read from its table in a step.
-/// - The only state that comes from outside is that of `accept_short`, which checks it.
+/// - Two functions set a state that comes from outside, and check it: `accept_short` and
+///   [`MemberStates::accept`](product::MemberStates::accept).
 #[derive(Clone, Debug)]
 pub(crate) struct DfaCursor {
     generation: Arc<DfaGeneration>,
