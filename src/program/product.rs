@@ -1,6 +1,6 @@
 //! The products of the matchers that read the text of a channel.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ttsr_automata::{Product, TextFilter};
 use ttsr_views::fence::Passing;
@@ -8,16 +8,22 @@ use ttsr_views::fence::Passing;
 /// The most products of a channel. The regions that a text alternates between are few.
 const MAX_PRODUCTS: usize = 8;
 
-/// The states of the filter.
-const PASSING: [Passing; 3] = [Passing::Line, Passing::Paragraph, Passing::LineStart];
-
 /// The products of a channel.
 #[derive(Debug)]
 pub(crate) struct ProductCache {
     /// The text that the views pass on unchanged.
     filter: TextFilter,
-    /// The products by the views whose matchers they step, as bits of the indices of the views.
-    products: Mutex<Vec<(u64, Arc<Product>)>>,
+    products: Mutex<Vec<ViewProduct>>,
+}
+
+/// The product of the matchers of some views.
+#[derive(Debug)]
+struct ViewProduct {
+    /// The bits of the indices of the views.
+    views: u64,
+    current: Arc<Product>,
+    /// The one before, while a stream uses it.
+    previous: Weak<Product>,
 }
 
 impl ProductCache {
@@ -25,7 +31,10 @@ impl ProductCache {
     pub(crate) fn new(has_markdown: bool) -> ProductCache {
         ProductCache {
             filter: match has_markdown {
-                true => |state, byte| PASSING[usize::from(state)].after(byte).map(|it| it as u8),
+                true => |state, byte| {
+                    let after = Passing::from_index(state)?.after(byte)?;
+                    Some(after.index())
+                },
                 false => |state, _| Some(state),
             },
             products: Mutex::default(),
@@ -35,35 +44,39 @@ impl ProductCache {
     /// Returns the product of these views. Returns `None` if there are too many others.
     pub(crate) fn get(&self, views: u64) -> Option<Arc<Product>> {
         let mut products = self.lock();
-        let known = products.iter().find(|(of, _)| *of == views);
-        if let Some((_, product)) = known {
-            return Some(Arc::clone(product));
+        if let Some(known) = products.iter().find(|it| it.views == views) {
+            return Some(Arc::clone(&known.current));
         }
         if products.len() == MAX_PRODUCTS {
             return None;
         }
         let product = Arc::new(Product::new(self.filter));
-        products.push((views, Arc::clone(&product)));
+        products.push(ViewProduct {
+            views,
+            current: Arc::clone(&product),
+            previous: Weak::new(),
+        });
         Some(product)
     }
 
-    /// Returns the product of these views that takes the place of `spent`.
-    pub(crate) fn replace(&self, views: u64, spent: &Arc<Product>) -> Arc<Product> {
+    /// Returns the product of these views that takes the place of `spent`. Returns `None` while a stream uses the one before
+    /// `spent`: there are never more than two, so memory is bounded.
+    pub(crate) fn replace(&self, views: u64, spent: &Arc<Product>) -> Option<Arc<Product>> {
         let mut products = self.lock();
-        let known = products.iter_mut().find(|(of, _)| *of == views);
-        match known {
-            // Another stream has replaced it.
-            Some((_, product)) if !Arc::ptr_eq(product, spent) => Arc::clone(product),
-            Some((_, product)) => {
-                *product = Arc::new(Product::new(self.filter));
-                Arc::clone(product)
+        let known = products.iter_mut().find(|it| it.views == views)?;
+        if Arc::ptr_eq(&known.current, spent) {
+            if known.previous.strong_count() > 0 {
+                return None;
             }
-            None => Arc::clone(spent),
+            known.previous = Arc::downgrade(spent);
+            known.current = Arc::new(Product::new(self.filter));
         }
+        // Otherwise another stream has replaced it.
+        Some(Arc::clone(&known.current))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Arc<Product>)>> {
-        // Nothing above panics between two changes that belong together.
+    fn lock(&self) -> MutexGuard<'_, Vec<ViewProduct>> {
+        // Nothing that can panic stands between two changes that belong together.
         self.products.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

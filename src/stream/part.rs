@@ -265,9 +265,9 @@ impl OpenPart {
         }
     }
 
-    /// The fast path: steps a short delta in which no pattern is reported, or counts a delta of any length that no rule
-    /// reads. Declines, and changes nothing but unused bytes of the window, if the delta is of another kind: it is not
-    /// short, or the part is not text that is searched for first ends alone.
+    /// The fast path: steps a short delta of text that is searched for first ends alone, keeps a delta of other text in
+    /// which nothing is reported (see [`deferred`]), or counts a delta that no rule reads. Otherwise it declines, and
+    /// changes nothing but unused bytes of the window.
     #[inline(always)]
     pub(super) fn push_short(&mut self, bytes: &[u8]) -> bool {
         let is_done = match &mut self.reader {
@@ -382,9 +382,15 @@ impl PartReader {
 
 impl MatchReader {
     /// Keeps a delta in which no matcher reports anything, see [`deferred`]. Returns false, and reads nothing of the delta,
-    /// if it is not of that kind.
+    /// if the product declines it or it is longer than [`MAX_DEFERRED`].
     fn defer(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) -> bool {
-        let is_kept = self.deferred.push_to_detectors(bytes)
+        if bytes.len() > MAX_DEFERRED {
+            return false;
+        }
+        if !self.deferred.has_room(bytes.len()) {
+            self.pass_deferred(admission, at);
+        }
+        let is_kept = self.deferred.push_matchers(bytes)
             || bytes.is_ascii() && self.build_and_defer(admission, bytes, at);
         if !is_kept {
             return false;

@@ -96,6 +96,58 @@ fn text_that_waits_for_an_exception_is_not_released() {
     }
 }
 
+/// Readers take over text without a match later than it arrives. Neither hits nor released text tell.
+#[test]
+fn deferred_text_is_released_and_matched_as_if_it_were_read_at_once() {
+    let pack = rules(
+        "[rule.key]\ndescription = 'd'\non = ['text']\naction = 'redact'\nmatch.any = [{ regex = 'sk-[0-9]{4}' }]\n\
+         [rule.count]\ndescription = 'd'\non = ['text']\nmatch.any = [{ word = 'very' }]\nmatch.count = 3\n\
+         [rule.prose]\ndescription = 'd'\non = ['text']\nmatch.any = [{ literal = 'sorry', region = 'prose' }]\n\
+         [rule.cycle]\ndescription = 'd'\non = ['text']\nmatch.repetition = { unit-chars = [1, 400], times = 4 }",
+    );
+    let line = "The key sk-12 is no key, and this is very plain text, sk- and all.\n";
+    let other = "Another paragraph (with `code sk-1` in it) goes on\nand on, with words sk-123";
+    let lines = line.repeat(5);
+    let text = [
+        line,
+        "\n",
+        other,
+        " and more\n- an item, very long\n",
+        other,
+        "4, sorry.\n",
+        &lines,
+    ]
+    .concat();
+    assert!(text.len() > 2 * buffers::DEFERRED_BYTES);
+    for len in [1, 2, 3, 5, 16, 40, 255, 256, 257, 300] {
+        // The first round builds the product.
+        for round in 0..2 {
+            let mut stream = pack.stream();
+            let mut hits = Vec::new();
+            let mut at = 0;
+            for delta in text.as_bytes().chunks(len) {
+                let found: Vec<Hit> = stream.push(PART, delta).to_vec();
+                let arrived = at as u64..(at + delta.len()) as u64;
+                assert!(
+                    found.iter().all(|hit| arrived.contains(&(hit.decided - 1))),
+                    "{found:?}"
+                );
+                hits.extend(found);
+                at += delta.len();
+                let mut whole = pack.stream();
+                let expected = whole.push(PART, &text.as_bytes()[..at]).to_vec();
+                assert_eq!(hits, expected, "{len} {round} {at}");
+                assert_eq!(
+                    stream.releasable(PART),
+                    whole.releasable(PART),
+                    "{len} {round} {at}"
+                );
+            }
+            assert!(hits.len() > 3, "{hits:?}");
+        }
+    }
+}
+
 #[test]
 fn code_is_released_up_to_what_may_be_a_match() {
     let pack = rules(

@@ -30,7 +30,8 @@
 //! 4. `lazy_dfa::search` chooses a strategy for a delta, steps it through the `table`, which all cursors share, and
 //!    reports. `lazy_dfa::step` steps and activates suffixes, and asks for unbuilt states; `determinize` computes the
 //!    state that `cache` then adds to the table. The accelerators are `lazy_dfa::short_input` with
-//!    `table::short_input`, `lazy_dfa::prefiltered` with `prefilter`, and `lazy_dfa::speculative`.
+//!    `table::short_input`, `lazy_dfa::prefiltered` with `prefilter`, and `lazy_dfa::speculative`. `lazy_dfa::product` steps the states of
+//!    several matchers at once.
 //! 5. When the table is full, `lazy_dfa::fallback` simulates the NFA (`bit_nfa`) until the cursor meets a state of
 //!    the table again, or `generations` replaces the table.
 //!

@@ -60,6 +60,18 @@ pub enum Passing {
 }
 
 impl Passing {
+    const ALL: [Passing; 3] = [Passing::Line, Passing::Paragraph, Passing::LineStart];
+
+    /// Returns a number below 3 for the state.
+    pub fn index(self) -> u8 {
+        self as u8
+    }
+
+    /// Returns the state with that [index](Self::index).
+    pub fn from_index(index: u8) -> Option<Passing> {
+        Passing::ALL.get(usize::from(index)).copied()
+    }
+
     /// Returns the state after an ASCII character, or `None` if a region may end or begin there.
     pub fn after(self, byte: u8) -> Option<Passing> {
         match (self, byte) {
@@ -200,7 +212,7 @@ impl MarkdownView {
     }
 
     /// Returns the state of text that the view emits unchanged, each byte as it arrives and with the tag of the byte
-    /// before. This stays so as long as [`Passing::after`] returns a state. `None` if the view buffers text or is about to
+    /// before. Holds until [`Passing::after`] returns `None`. `None` if the view buffers text or is about to
     /// change the tag.
     #[inline]
     pub fn passing(&self) -> Option<Passing> {

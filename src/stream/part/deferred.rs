@@ -1,9 +1,9 @@
 //! Text that a part has received and that its readers have not taken over yet.
 //!
-//! Most text contains no match. The product of the matchers ([`Product`]) is stepped over each delta and tells that
-//! nothing in it is reported; then the delta is kept here, and no reader is called. Before the readers read a delta that is
-//! not of that kind, their matchers move to the states that the product has reached, and they take over the kept text for
-//! excerpts and for matches in progress.
+//! Most text contains no match. The product of the matchers ([`Product`]) is stepped over each delta. If no matcher would
+//! report anything, the delta is kept and no reader is called. Before any other delta is read, the cursors of the matchers
+//! move to the states that the product has reached, and the readers take over the kept text for excerpts and for matches
+//! in progress.
 //!
 //! # Invariants
 //!
@@ -12,9 +12,11 @@
 //! 2. The views emit the kept text unchanged, each byte as it arrives, and no region begins or ends in it. The filter of
 //!    the product sees to it.
 //! 3. Detectors have read the first `detected` bytes, and cannot report within `quiet` bytes after them.
-//! 4. No match waits for text that brings no match: the product is only entered while nothing waits.
+//! 4. The product is entered only while no search and no match of a condition waits, so text without a match cannot decide
+//!    anything.
 //!
-//! By 1 to 4 a hit is reported in the same call, with the same offsets, as if each delta were read at once.
+//! By 1 to 4 a hit is reported in the same call, with the same offsets, as if each delta were read at once. Text may be
+//! released a little later: the product knows where all matchers that hold are idle, not where each of them is.
 
 use std::sync::Arc;
 
@@ -106,9 +108,8 @@ pub(super) struct PassedText<'a> {
     pub(super) bytes: &'a [u8],
     /// The states of the matchers after it, in the order of the members.
     pub(super) states: MemberStates<'a>,
-    /// The number of bytes after which no match of a rule that needs full matches was in progress for the last time; 0 if
-    /// there is no such position.
-    pub(super) idle_until: usize,
+    /// The last positions at which no full match was in progress.
+    pub(super) idle: IdlePositions,
     /// The number of bytes that the detectors have read.
     pub(super) detected: usize,
 }
@@ -118,41 +119,51 @@ impl DeferredText {
     /// has no built transition on it, detectors must read it, or there is no room.
     #[inline]
     pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
-        self.has_quiet(bytes.len()) && self.push_to_detectors(bytes)
+        self.has_quiet(bytes.len()) && self.push_matchers(bytes)
     }
 
-    /// As [`push`](Self::push), but the caller looks after the detectors.
+    /// As [`push`](Self::push), without the test for detectors: the caller lets them read.
     #[inline]
-    pub(super) fn push_to_detectors(&mut self, bytes: &[u8]) -> bool {
-        let (Some(state), Some((_, product))) = (self.state, &self.product) else {
-            return false;
-        };
-        let has_room = self.bytes.len() + bytes.len() <= MAX_DEFERRED;
-        match product.step(state, bytes) {
-            Some(step) if has_room => {
-                self.keep(bytes, step);
-                true
-            }
-            _ => false,
-        }
+    pub(super) fn push_matchers(&mut self, bytes: &[u8]) -> bool {
+        self.push_with(bytes, Product::step)
     }
 
-    /// As [`push_to_detectors`](Self::push_to_detectors), and builds transitions that are missing.
+    /// As [`push_matchers`](Self::push_matchers), and builds transitions that are missing.
     pub(super) fn push_and_build(&mut self, members: &MemberList<'_>, bytes: &[u8]) -> bool {
-        let (Some(state), Some((_, product))) = (self.state, &self.product) else {
-            return false;
-        };
         let Some((_, members)) = members.get() else {
             return false;
         };
-        let has_room = self.bytes.len() + bytes.len() <= MAX_DEFERRED;
-        match product.build(members, state, bytes) {
-            Some(step) if has_room => {
+        // Most transitions exist, and building takes a lock.
+        self.push_with(bytes, |product, state, bytes| {
+            let step = product.step(state, bytes);
+            step.or_else(|| product.build(members, state, bytes))
+        })
+    }
+
+    #[inline(always)]
+    fn push_with(
+        &mut self,
+        bytes: &[u8],
+        step: impl FnOnce(&Product, ProductState, &[u8]) -> Option<ProductStep>,
+    ) -> bool {
+        // The room is tested first: a longer delta would be stepped in vain.
+        let has_room = self.has_room(bytes.len());
+        let (Some(state), Some((_, product)), true) = (self.state, &self.product, has_room) else {
+            return false;
+        };
+        match step(product, state, bytes) {
+            Some(step) => {
                 self.keep(bytes, step);
                 true
             }
-            _ => false,
+            None => false,
         }
+    }
+
+    /// Returns true if `len` more bytes can be kept.
+    #[inline]
+    pub(super) fn has_room(&self, len: usize) -> bool {
+        self.bytes.len() + len <= MAX_DEFERRED
     }
 
     #[inline]
@@ -196,8 +207,9 @@ impl DeferredText {
             return;
         };
         self.state = product.start(members, filter);
-        if self.state.is_none() && product.is_spent(members) {
-            *product = cache.replace(views, product);
+        let is_spent = product.is_full() || self.state.is_none() && product.is_outdated(members);
+        if is_spent && let Some(next) = cache.replace(views, product) {
+            *product = next;
             self.state = product.start(members, filter);
         }
         (self.quiet, self.undecided_from) = (quiet, undecided_from);
@@ -230,7 +242,7 @@ impl DeferredText {
         Some(PassedText {
             states: product.member_states(state, self.bytes.len()),
             bytes: &self.bytes,
-            idle_until: self.idle.all,
+            idle: self.idle,
             detected: self.detected,
         })
     }

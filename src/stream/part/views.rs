@@ -176,7 +176,7 @@ impl Views {
     ) -> bool {
         match self.markdown.as_ref().map(MarkdownView::passing) {
             None => {}
-            Some(Some(passing)) => members.set_filter(passing as u8),
+            Some(Some(passing)) => members.set_filter(passing.index()),
             Some(None) => return false,
         }
         if !self.is_markdown_only() || self.outputs.detectors.iter().any(|it| it.holds) {

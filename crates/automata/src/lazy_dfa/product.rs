@@ -22,7 +22,8 @@
 //!    `generations` alone: a cursor of another generation enters no state.
 //!
 //! 4. Stepping takes no lock. Entering and leaving the product reads `tuples` and `by_hash` under a lock that readers share;
-//!    adding a row takes it alone.
+//!    building a transition takes it alone.
+//! 5. A [`ProductState`] is never row 0.
 //!
 //! The product keeps no table alive: the caller passes the cursors, which hold them, wherever a table is read.
 
@@ -39,7 +40,8 @@ use super::DfaCursor;
 /// The cells of a row: one for each ASCII character.
 const COLUMNS: usize = 128;
 
-/// The bits of a cell that are set if all matchers are idle that are held, and all that track it.
+/// The bits of a cell: the first is set if every [`IdleGroup::Held`] member is idle, the second if every `Held` and every
+/// [`IdleGroup::Tracked`] member is.
 const HELD_IDLE: u32 = 1;
 const ALL_IDLE: u32 = 2;
 
@@ -108,7 +110,7 @@ pub struct IdlePositions {
 pub struct Product {
     cells: Box<[AtomicU32]>,
     filter: TextFilter,
-    /// The states that had no room since the last row was added.
+    /// The number of times that a state had no room.
     refused: AtomicU32,
     rows: RwLock<Rows>,
 }
@@ -205,9 +207,12 @@ impl Product {
         }
     }
 
-    /// Returns the state of these cursors and of the filter. The list must have the same matchers in the same order at each
-    /// call. Returns `None` if a cursor is inside a character, has live suffixes or no state in a table, if its table is
-    /// not that of the states before, or if there is no room.
+    /// Returns the state for these cursors and this state of the filter, and adds it if it is new. Every call must pass the
+    /// same matchers in the same order. Returns `None` if a cursor is inside a character, has live suffixes or no state in
+    /// a table, if its table is not that of the states before, or if there is no room.
+    ///
+    /// # Complexity
+    /// Linear in the number of automata. Takes the lock that readers share, alone only to add a state.
     pub fn start(&self, members: &[Member<'_>], filter: u8) -> Option<ProductState> {
         let mut tuple = Tuple::new(filter);
         for member in members {
@@ -252,6 +257,13 @@ impl Product {
     /// Steps a text and builds the transitions that are missing. `members` are those of which `from` is a state, in the
     /// order of [`start`](Self::start); their cursors may be elsewhere in the text by now. Returns `None` if a member has
     /// more to do in the text than to change its state, or if there is no room.
+    ///
+    /// # Complexity
+    /// Linear in the length of the text and, for each transition that is missing, in the number of automata. Takes the lock
+    /// alone.
+    ///
+    /// # Panics
+    /// The state is of another product, and has no row in this one.
     pub fn build(
         &self,
         members: &[Member<'_>],
@@ -269,8 +281,7 @@ impl Product {
                 0 => {
                     let tuple = rows.successor(members, state, byte, self.filter)?;
                     let next = rows.add(members, &tuple, &self.refused)?;
-                    // Release pairs with the Acquire of `next`; there is nothing to see behind the offset but zeros and
-                    // other offsets, so a reader that sees a part of a row is late, not wrong.
+                    // A reader that still sees 0 declines. Nothing else is published through cells.
                     self.cells[cell(state, byte)].store(next, Ordering::Release);
                     next
                 }
@@ -285,6 +296,9 @@ impl Product {
     }
 
     /// Returns the states of the matchers in `state`, which the product has reached after `len` bytes.
+    ///
+    /// # Panics
+    /// The state is of another product, and has no row in this one.
     #[must_use]
     pub fn member_states(&self, state: ProductState, len: usize) -> MemberStates<'_> {
         let rows = self.read();
@@ -295,13 +309,27 @@ impl Product {
         }
     }
 
-    /// Returns true if the product should be replaced by a new one: cursors of other generations ask for states, or text
-    /// needs more states than there is room for.
+    /// Returns true if the product should be replaced by a new one, because text needs more states than there is room for.
+    #[inline]
     #[must_use]
-    pub fn is_spent(&self, members: &[Member<'_>]) -> bool {
+    pub fn is_full(&self) -> bool {
+        self.refused.load(Ordering::Relaxed) as usize > MAX_ROWS
+    }
+
+    /// Returns true if the product should be replaced by a new one, because the tables of these cursors are later ones than
+    /// those of its states.
+    #[must_use]
+    pub fn is_outdated(&self, members: &[Member<'_>]) -> bool {
         let rows = self.read();
-        let is_stale = !rows.by_hash.is_empty() && !rows.is_of(members);
-        is_stale || self.refused.load(Ordering::Relaxed) as usize > MAX_ROWS
+        let mut cursors = members.iter().flat_map(|member| member.cursors());
+        // Cursors of earlier tables do not count, or two streams would replace each other's product for ever.
+        !rows.by_hash.is_empty()
+            && !rows.is_of(members)
+            && rows.generations.iter().all(|generation| {
+                cursors
+                    .next()
+                    .is_some_and(|it| it.generation.number() >= *generation)
+            })
     }
 
     #[inline(always)]
@@ -310,7 +338,7 @@ impl Product {
         self.cells[cell(state, byte)].load(Ordering::Acquire)
     }
 
-    // Nothing panics between two changes of the rows that belong together.
+    // Nothing that can panic stands between two changes of the rows that belong together.
     fn read(&self) -> RwLockReadGuard<'_, Rows> {
         self.rows.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -408,7 +436,7 @@ impl Rows {
     /// Returns the range of a row's tuple in `tuples`.
     fn tuple_at(&self, row: u32) -> Range<usize> {
         let width = 1 + self.generations.len();
-        // Row 0 has none.
+        debug_assert!(row as usize >= COLUMNS, "row 0 has no tuple");
         let start = (cell(row, 0) / COLUMNS - 1) * width;
         start..start + width
     }
@@ -441,7 +469,8 @@ impl Rows {
             return None;
         }
         let row = (row * COLUMNS) as u32 | tuple.idle;
-        refused.store(0, Ordering::Relaxed);
+        self.tuples.reserve(tuple.len);
+        self.by_hash.reserve(1);
         self.tuples.extend_from_slice(tuple.states());
         self.by_hash.insert(tuple.hash(), row);
         Some(row)

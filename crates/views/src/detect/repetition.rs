@@ -13,8 +13,8 @@
 //! A unit occurs at least three times before the limit. A period is proposed within two grams after the second
 //! occurrence begins, and has held for a unit before the third one ends, so samples delay no detection.
 //!
-//! Text is copied to the window in blocks of up to [`BLOCK`] bytes before it is read, so at least the last
-//! `WINDOW - BLOCK` bytes are there at each position. A scan goes back no farther, however the text is cut.
+//! Text is copied to the window in blocks of up to 256 bytes before it is read, so at least the last
+//! `WINDOW - 256` bytes are there at each position. A scan goes back no farther, however the text is cut.
 //!
 //! Memory: the last [`WINDOW`] bytes, and up to 32 KiB for the positions of samples.
 

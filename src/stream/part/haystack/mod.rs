@@ -146,9 +146,13 @@ impl HaystackReader {
             passed.states.accept(&mut self.first_end.cursor);
             self.first_end.window.push(chunk.bytes);
         }
-        for full in &mut self.full {
+        for (full, rules) in self.full.iter_mut().zip(&view.full) {
             passed.states.accept(&mut full.cursor);
-            full.pass(chunk, passed.idle_until);
+            let idle_until = match rules.holds {
+                true => passed.idle.held,
+                false => passed.idle.all,
+            };
+            full.pass(chunk, idle_until);
         }
     }
 

@@ -124,20 +124,32 @@ fn where_the_product_has_transitions_no_matcher_reports_and_all_reach_its_state(
 }
 
 #[test]
-fn cursors_of_other_tables_enter_no_state_and_make_the_product_spent() {
-    let wide = Matcher::new(&patterns(&[r"[a-z]{3}\d[a-z ]{12}x"]), 1 << 20).unwrap();
+fn cursors_of_later_tables_make_the_product_outdated_and_those_of_earlier_ones_do_not() {
+    // A small table that is replaced by larger ones.
+    let matcher = Matcher::new(&patterns(&["a[ab]{14}x"]), 96 << 10).unwrap();
+    let mut random = Random::new(9);
+    let early = matcher.start();
     let product = Product::new(|state, _| Some(state));
-    let cursor = wide.start();
-    assert!(product.start(&[Member::new(&cursor)], 0).is_some());
-    assert!(!product.is_spent(&[Member::new(&cursor)]));
-    // Another number of automata is another list of members.
-    let members = [Member::new(&cursor), Member::new(&cursor)];
-    assert_eq!(product.start(&members, 0), None);
-    assert!(product.is_spent(&members));
+    assert!(product.start(&[Member::new(&early)], 0).is_some());
+    assert!(!product.is_outdated(&[Member::new(&early)]));
+    let mut late = matcher.start();
+    let mut rounds = 0;
+    while product.start(&[Member::new(&late)], 0).is_some() {
+        rounds += 1;
+        assert!(rounds < 20_000, "the table is never replaced");
+        let text: Vec<u8> = (0..256).map(|_| random.pick(b"ab")).collect();
+        matcher.push(&mut late, &text, |event| panic!("{event:?}"));
+        late = matcher.start();
+    }
+    assert!(product.is_outdated(&[Member::new(&late)]));
+    let newer = Product::new(|state, _| Some(state));
+    assert!(newer.start(&[Member::new(&late)], 0).is_some());
+    assert_eq!(newer.start(&[Member::new(&early)], 0), None);
+    assert!(!newer.is_outdated(&[Member::new(&early)]));
 }
 
 #[test]
-fn a_product_without_room_declines_and_is_spent_at_last() {
+fn a_product_without_room_declines_and_is_full_at_last() {
     // A state for each set of the last letters that were an `a`.
     let matcher = Matcher::new(&patterns(&["a[ab]{14}x"]), 64 << 20).unwrap();
     let product = Product::new(|state, _| Some(state));
@@ -146,7 +158,7 @@ fn a_product_without_room_declines_and_is_spent_at_last() {
     let members = [Member::new(&start)];
     let state = product.start(&members, 0).unwrap();
     let mut rounds = 0;
-    while !product.is_spent(&members) {
+    while !product.is_full() {
         rounds += 1;
         assert!(rounds < 100_000, "the product has room for all states");
         let text: Vec<u8> = (0..64).map(|_| random.pick(b"ab")).collect();
