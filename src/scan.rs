@@ -262,8 +262,12 @@ impl Scanner {
                 continue;
             }
             let channel = target.channel;
-            let pack = self.every[hit.rule.index()][channel as usize]
-                .get_or_init(|| self.pack.every_match_of(hit.rule, channel));
+            // A hit of another pack may have a rule that this one does not have.
+            let Some(packs) = self.every.get(hit.rule.index()) else {
+                continue;
+            };
+            let pack =
+                packs[channel as usize].get_or_init(|| self.pack.every_match_of(hit.rule, channel));
             let Some(pack) = pack else {
                 continue;
             };

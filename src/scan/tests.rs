@@ -487,3 +487,21 @@ fn equal_matches_of_two_patterns_are_one() {
     );
     assert_eq!(spans(&pack, &TEXT, "a xx b"), [(2, 4)]);
 }
+
+#[test]
+fn a_hit_of_another_pack_is_not_searched_and_said_to_be_incomplete() {
+    let rule = |id: &str, word: &str| Rule::new(id, vec![Pattern::word(word)]);
+    let (one, two) = (rule("t/one", "one"), rule("t/two", "two"));
+    let scanner = Scanner::new(Pack::builder().rule(one.clone()).build().unwrap());
+    let other = Pack::builder().rule(one).rule(two).build().unwrap();
+    let target = Target::new(Channel::Text);
+    let mut stream = other.stream();
+    let (part, mut hits) = target.open(&mut stream);
+    hits.extend_from_slice(&stream.push(part, b"two "));
+    let rule = hits[0].rule;
+    let mut every = scanner.every(&target, &hits);
+    every.push(b"two ");
+    let scanned = every.finish(&stream);
+    assert_eq!(scanned.incomplete, [rule]);
+    assert_eq!(scanned.matches.len(), 1);
+}
