@@ -91,9 +91,9 @@ pub(super) struct DeferredText {
     bytes: Vec<u8>,
     /// The product of the views with these bits, the last that was used.
     product: Option<(u64, Arc<Product>)>,
-    /// `None` if the product is not entered; then nothing is kept.
+    /// The state after the kept text. `None` if the product is not entered; then nothing is kept.
     state: Option<ProductState>,
-    /// The last idle positions in the kept text.
+    /// The last idle positions in the kept text. Before the first of them, `undecided_from` holds.
     idle: IdlePositions,
     /// The number of bytes that the detectors have read.
     detected: usize,

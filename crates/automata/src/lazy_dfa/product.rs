@@ -20,16 +20,15 @@
 //! 2. A cell changes once, from 0 to the offset of a row. The tuple of a row never changes.
 //! 3. A transition of a row is the transition of each state of its tuple. It is built from tables of the generations in
 //!    `generations` alone: a cursor of another generation enters no state.
-//!
 //! 4. Stepping takes no lock. Entering and leaving the product reads `tuples` and `by_hash` under a lock that readers share;
 //!    building a transition takes it alone.
 //! 5. A [`ProductState`] is never row 0.
 //!
 //! The product keeps no table alive: the caller passes the cursors, which hold them, wherever a table is read.
 
-use super::super::Cursor;
 use std::ops::Range;
 
+use super::super::Cursor;
 use super::super::hash::{self, IdentityMap};
 use super::super::sync::{
     AtomicU32, Ordering, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
@@ -38,6 +37,8 @@ use super::super::table::{StateId, reserve};
 use super::DfaCursor;
 
 /// The cells of a row: one for each ASCII character.
+// PERF: rows by byte and not by class, so that a step needs no lookup of the column. A delta of text with the default packs
+// takes 1,313 instructions, and 2,500 with a step of each automaton (callgrind of `cargo bench --bench shipped`).
 const COLUMNS: usize = 128;
 
 /// The bits of a cell: the first is set if every [`IdleGroup::Held`] member is idle, the second if every `Held` and every
@@ -120,7 +121,7 @@ pub struct Product {
 struct Rows {
     /// The generation of each automaton, set with the first row.
     generations: Vec<u32>,
-    /// The tuple of each row, one after the other, that of row 0 included.
+    /// The tuple of each row, one after the other. Row 0 has none.
     tuples: Vec<MemberState>,
     /// The row of each tuple, by its hash.
     by_hash: IdentityMap<u64, u32>,
