@@ -58,7 +58,7 @@ pub struct Limits {
     /// one of its own once it has matched, with at most 256 KiB. Default 64 MiB, of which only the used part is resident. A table starts with room for 4 MiB of its budget (32 MiB for an automaton of 128 or
     /// more patterns), and reserves three times its room as address space. On WebAssembly, where a reservation is
     /// resident, it starts with room for 256 KiB (2 MiB). Each further table has room for four times as much as the one
-    /// before. Besides, text channels with several automata have at most eight products of them with at most 4.7 MB each,
+    /// before. Besides, text channels with several automata have at most eight products of them with at most 6 MiB each,
     /// twice that while one is replaced.
     pub table_bytes: usize,
     /// The most parts of one stream. A closed part costs at most 20 bytes, and 40 more for the names of its tool, call
