@@ -23,6 +23,10 @@ pub(super) struct HereDocument {
     /// The bytes of the line that match the delimiter.
     held: MappedText,
     script: Option<Box<ScriptReader>>,
+    /// The here-document of a substitution in this body whose body is being read.
+    inner: Option<Box<HereDocument>>,
+    /// The here-documents of substitutions in this body whose bodies follow the current line.
+    inner_heredocs: Vec<HereDocument>,
 }
 
 /// The reader of a here-document.
@@ -51,6 +55,8 @@ impl HereDocument {
             line_begins: true,
             held: MappedText::default(),
             script: None,
+            inner: None,
+            inner_heredocs: Vec::new(),
         }
     }
 
@@ -170,14 +176,29 @@ impl ScriptReader {
                 language,
                 chunk,
             }),
-            (None, _) if !body.quoted => self.read_text(byte, cx),
+            (None, _) if !body.quoted => {
+                self.swap_inner(body);
+                self.read(byte, cx);
+                self.swap_inner(body);
+            }
             (None, _) => {}
         }
         cx.state.at = at;
     }
 
+    /// Exchanges the here-documents of the line that holds `body` with those in `body`. Each expanded body has its own:
+    /// a substitution in a body can have a here-document, which is read from the text of that body.
+    fn swap_inner(&mut self, body: &mut HereDocument) {
+        std::mem::swap(&mut self.body, &mut body.inner);
+        std::mem::swap(&mut self.heredocs, &mut body.inner_heredocs);
+    }
+
     fn end_body<S: CommandSink>(&mut self, mut body: HereDocument, cx: &mut ReadContext<'_, S>) {
         if body.is_expanded() {
+            self.swap_inner(&mut body);
+            self.finish_body(cx);
+            self.heredocs.clear();
+            self.swap_inner(&mut body);
             self.leave_body(cx);
         }
         match (body.script.take(), body.consumer) {

@@ -186,6 +186,7 @@ const FRAGMENTS: &[&str] = &[
     "<<-E\n\t",
     "\nE\n",
     "\nEE\n",
+    "cat <<E\n$(cat <<EE\n",
     "$(",
     ")",
     "`",
