@@ -31,7 +31,7 @@ pub(crate) mod buffers {
     pub(crate) const PENDING_MATCHES: usize = 256;
     /// Bytes of the end of a haystack, for excerpts and for the starts of matches.
     pub(crate) const WINDOW_BYTES: usize = super::window::CAPACITY;
-    /// Bytes of text that a part keeps until its readers take it over.
+    /// Bytes of text that a part keeps until its readers advance over it.
     pub(crate) const DEFERRED_BYTES: usize = super::part::MAX_DEFERRED;
     /// Bytes of a match and the text around it.
     pub(crate) const EXCERPT_BYTES: usize = super::window::WINDOW;
@@ -105,7 +105,8 @@ impl<'a> IntoIterator for Hits<'a> {
 }
 
 /// Counts of events other than plain deltas of open parts. All are zero for a well-formed stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct Counters {
     /// Parts that received a delta before they were opened; they open as text.
@@ -331,7 +332,7 @@ impl Stream {
     /// stream.open(PartId(0), Channel::ToolInput);
     /// assert!(stream.push(PartId(0), br#"{"command": "rm -rf /"}"#).is_empty());
     /// assert_eq!(stream.tool(PartId(0), "bash", "call_1").len(), 1);
-    /// assert_eq!((stream.tool_name(PartId(0)), stream.call(PartId(0))), (Some("bash"), Some("call_1")));
+    /// assert_eq!((stream.tool_name(PartId(0)), stream.call_id(PartId(0))), (Some("bash"), Some("call_1")));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn tool(&mut self, part: PartId, name: &str, call: &str) -> Hits<'_> {
@@ -527,10 +528,10 @@ impl Stream {
 
     /// Returns the id of a part's tool call, or `None` if it is not known yet.
     #[must_use]
-    pub fn call(&self, part: PartId) -> Option<&str> {
+    pub fn call_id(&self, part: PartId) -> Option<&str> {
         match self.part(part) {
-            Some(open) => open.call(),
-            None => self.shared.state.closed.call(part),
+            Some(open) => open.call_id(),
+            None => self.shared.state.closed.call_id(part),
         }
     }
 
@@ -779,6 +780,7 @@ impl Stream {
         Some(self.render(&asking, decision.hit()?))
     }
 
+    /// Renders the message of a rule for a hit.
     fn render(&self, rule: &Rule, hit: Hit) -> String {
         let values = MessageValues {
             match_text: self.matched(&hit),
@@ -888,6 +890,8 @@ impl Stream {
         }
     }
 
+    /// Removes what rules outside of the session's scope have found, and sorts the hits by the byte at which they
+    /// became certain.
     #[cold]
     fn sort_some_hits(&mut self) {
         let SharedState { results, state } = &mut *self.shared;
@@ -902,10 +906,12 @@ impl Stream {
             .sort_unstable_by_key(|hit| (hit.decided, hit.end, hit.rule));
     }
 
+    /// Returns an open part.
     fn part(&self, part: PartId) -> Option<&OpenPart> {
         self.index(part).map(|index| &self.parts[index])
     }
 
+    /// Returns what is kept of a closed part.
     fn closed(&self, part: PartId) -> Option<&ClosedPart> {
         self.shared.state.closed.get(part)
     }
@@ -937,6 +943,7 @@ impl Stream {
         Some(index)
     }
 
+    /// Opens a part, and returns its index. Returns `None` if the limit on parts is reached.
     fn add(&mut self, part: PartId, channel: Channel) -> Option<usize> {
         let SharedState { results, state } = &mut *self.shared;
         if state.opened as usize >= self.pack.limits().parts {

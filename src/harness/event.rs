@@ -222,7 +222,7 @@ impl EventPart {
             name: name.into(),
             channel: stream.channel(part),
             tool: stream.tool_name(part).map(str::to_owned),
-            call: stream.call(part).map(str::to_owned),
+            call: stream.call_id(part).map(str::to_owned),
         }
     }
 }

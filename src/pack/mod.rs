@@ -194,13 +194,13 @@ impl Pack {
     /// # Example: two letters swapped
     /// ```
     /// let pack = ttsr::Pack::builtin("lang/rust")?;
-    /// assert_eq!(pack.nearest("lang/rust/box-laek"), Some("lang/rust/box-leak"));
-    /// assert_eq!(pack.nearest("box-leek"), Some("lang/rust/box-leak"));
-    /// assert_eq!(pack.nearest("something-else-altogether"), None);
+    /// assert_eq!(pack.nearest_rule_id("lang/rust/box-laek"), Some("lang/rust/box-leak"));
+    /// assert_eq!(pack.nearest_rule_id("box-leek"), Some("lang/rust/box-leak"));
+    /// assert_eq!(pack.nearest_rule_id("something-else-altogether"), None);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     #[must_use]
-    pub fn nearest(&self, id: &str) -> Option<&str> {
+    pub fn nearest_rule_id(&self, id: &str) -> Option<&str> {
         let ids: Vec<&str> = self.rules().iter().map(|rule| rule.id.as_str()).collect();
         if id.contains('/') {
             return did_you_mean::nearest(id, &ids);

@@ -36,7 +36,7 @@ pub(crate) use command::{
 };
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};
-pub(crate) use product::ProductCache;
+pub(crate) use product::{ProductCache, ViewSet};
 pub(crate) use release_plan::ReleasePlan;
 pub(crate) use scope::{AllowEntry, RuleScope};
 pub(crate) use view_key::{ViewKey, ViewSource};

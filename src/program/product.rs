@@ -2,16 +2,31 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use ttsr_automata::{Product, TextFilter};
+use ttsr_automata::product::{Product, TextFilter};
 use ttsr_views::fence::Passing;
 
 /// The most products of a channel. The regions that a text alternates between are few.
 const MAX_PRODUCTS: usize = 8;
 
+/// Views of a channel, by their indices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ViewSet(u64);
+
+impl ViewSet {
+    /// Adds a view. Returns false if its index is too large for a set.
+    pub(crate) fn insert(&mut self, index: usize) -> bool {
+        let bit = u32::try_from(index)
+            .ok()
+            .and_then(|at| 1u64.checked_shl(at));
+        self.0 |= bit.unwrap_or_default();
+        bit.is_some()
+    }
+}
+
 /// The products of a channel.
 #[derive(Debug)]
 pub(crate) struct ProductCache {
-    /// The text that the views pass on unchanged.
+    /// Accepts the text that the views emit unchanged.
     filter: TextFilter,
     products: Mutex<Vec<ViewProduct>>,
 }
@@ -19,8 +34,7 @@ pub(crate) struct ProductCache {
 /// The product of the matchers of some views.
 #[derive(Debug)]
 struct ViewProduct {
-    /// The bits of the indices of the views.
-    views: u64,
+    views: ViewSet,
     current: Arc<Product>,
     /// The one before, while a stream uses it.
     previous: Weak<Product>,
@@ -42,7 +56,7 @@ impl ProductCache {
     }
 
     /// Returns the product of these views. Returns `None` if there are too many others.
-    pub(crate) fn get(&self, views: u64) -> Option<Arc<Product>> {
+    pub(crate) fn get(&self, views: ViewSet) -> Option<Arc<Product>> {
         let mut products = self.lock();
         if let Some(known) = products.iter().find(|it| it.views == views) {
             return Some(Arc::clone(&known.current));
@@ -61,7 +75,7 @@ impl ProductCache {
 
     /// Returns the product of these views that takes the place of `spent`. Returns `None` while a stream uses the one before
     /// `spent`: there are never more than two, so memory is bounded.
-    pub(crate) fn replace(&self, views: u64, spent: &Arc<Product>) -> Option<Arc<Product>> {
+    pub(crate) fn replace(&self, views: ViewSet, spent: &Arc<Product>) -> Option<Arc<Product>> {
         let mut products = self.lock();
         let known = products.iter_mut().find(|it| it.views == views)?;
         if Arc::ptr_eq(&known.current, spent) {

@@ -88,7 +88,7 @@ impl ClosedParts {
         self.name(id, |names| &names.text[..names.ends[0] as usize])
     }
 
-    pub(super) fn call(&self, id: PartId) -> Option<&str> {
+    pub(super) fn call_id(&self, id: PartId) -> Option<&str> {
         self.name(id, |names| {
             &names.text[names.ends[0] as usize..names.ends[1] as usize]
         })
@@ -146,7 +146,7 @@ mod tests {
                 (Channel::ToolInput, u64::from(id.0) << 9)
             );
             assert_eq!(
-                (closed.tool(id), closed.call(id), closed.path(id)),
+                (closed.tool(id), closed.call_id(id), closed.path(id)),
                 (tool, call, path)
             );
         }

@@ -125,7 +125,7 @@ impl OpenPart {
         self.scope.tool.as_deref()
     }
 
-    pub(super) fn call(&self) -> Option<&str> {
+    pub(super) fn call_id(&self) -> Option<&str> {
         self.scope.call.as_deref()
     }
 
@@ -360,7 +360,7 @@ impl OpenPart {
         let closed = ClosedPart::new(self.id, self.channel, at);
         state
             .closed
-            .insert(closed, self.tool(), self.call(), self.path());
+            .insert(closed, self.tool(), self.call_id(), self.path());
     }
 }
 
@@ -388,7 +388,7 @@ impl MatchReader {
             return false;
         }
         if !self.deferred.has_room(bytes.len()) {
-            self.pass_deferred(admission, at);
+            self.read_deferred(admission, at);
         }
         let is_kept = self.deferred.push_matchers(bytes)
             || bytes.is_ascii() && self.build_and_defer(admission, bytes, at);
@@ -438,22 +438,22 @@ impl MatchReader {
         deferred.push_and_build(&members, bytes)
     }
 
-    /// Lets the readers take over what was kept. `end` is the offset of its end.
-    fn pass_deferred(&mut self, admission: &mut Admission<'_>, end: u64) {
+    /// Advances the readers over the deferred text, which ends at offset `end`.
+    fn read_deferred(&mut self, admission: &mut Admission<'_>, end: u64) {
         let MatchReader {
             deferred,
             reader,
             views,
         } = self;
-        if let Some(mut passed) = deferred.passed() {
+        if let Some(mut stepped) = deferred.stepped() {
             let rules = admission.context.rules;
-            let len = passed.bytes.len();
-            let chunk = Chunk::verbatim(passed.bytes, end - len as u64);
-            reader.pass(&rules.raw, chunk, &mut passed);
+            let len = stepped.bytes.len();
+            let chunk = Chunk::verbatim(stepped.bytes, end - len as u64);
+            reader.advance(&rules.raw, chunk, &mut stepped);
             if let Some(views) = views {
-                views.pass(rules, chunk, &mut passed);
-                if passed.detected < len {
-                    views.push_detectors(admission, chunk.slice(passed.detected..len));
+                views.advance(rules, chunk, &mut stepped);
+                if stepped.detected < len {
+                    views.push_detectors(admission, chunk.slice(stepped.detected..len));
                 }
             }
         }
@@ -461,7 +461,7 @@ impl MatchReader {
     }
 
     fn push(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) {
-        self.pass_deferred(admission, at);
+        self.read_deferred(admission, at);
         let chunk = Chunk::verbatim(bytes, at);
         let view = &admission.context.rules.raw;
         self.reader
@@ -473,7 +473,7 @@ impl MatchReader {
     }
 
     fn finish(&mut self, admission: &mut Admission<'_>, end: u64) {
-        self.pass_deferred(admission, end);
+        self.read_deferred(admission, end);
         let text_end = TextEnd {
             offset: end,
             decided: end,

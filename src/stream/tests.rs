@@ -96,7 +96,7 @@ fn text_that_waits_for_an_exception_is_not_released() {
     }
 }
 
-/// Readers take over text without a match later than it arrives. Neither hits nor released text tell.
+/// Readers advance over text without a match later than it arrives. This changes neither hits nor released text.
 #[test]
 fn deferred_text_is_released_and_matched_as_if_it_were_read_at_once() {
     let pack = rules(
@@ -474,7 +474,7 @@ fn hits_of_one_delta_are_in_order_also_where_several_views_read_it() {
 fn the_first_name_of_a_tool_and_of_a_call_stands_and_an_empty_one_is_none() {
     let mut stream = streams(1).remove(0);
     let names = |stream: &Stream| {
-        let names = [stream.tool_name(PART), stream.call(PART)];
+        let names = [stream.tool_name(PART), stream.call_id(PART)];
         names.map(|name| name.map(str::to_owned))
     };
     let _ = stream.tool(PART, "", "");

@@ -13,7 +13,7 @@
 
 mod fallback;
 mod prefiltered;
-pub(crate) mod product;
+pub mod product;
 mod search;
 mod short_input;
 pub(crate) mod speculative;

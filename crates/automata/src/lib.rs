@@ -92,10 +92,7 @@ use regex_syntax::hir::Hir;
 
 use alphabet::SymbolSpace;
 pub use alphabet::{CLASSES, TooManyClasses, surely_fits};
-pub use lazy_dfa::product::{
-    IdleGroup, IdlePositions, Member, MemberStates, Product, ProductState, ProductStep, TextFilter,
-};
-pub use lazy_dfa::{AutomatonSize, IdleRun, ShortStep, is_short};
+pub use lazy_dfa::{AutomatonSize, IdleRun, ShortStep, is_short, product};
 use lazy_dfa::{LazyDfa, ShortPath};
 pub use limits::PatternLimits;
 use nfa::Nfa;
@@ -177,17 +174,17 @@ pub struct Cursor {
 impl Cursor {
     /// Steps a delta of 1 to [`SHORT`] bytes and copies the bytes to `room`, padded with zeros. Declines if there are
     /// several automata, a suffix is live, the cursor is in the fallback, a character is incomplete, a state on the way
-    /// is special, or `agrees` refuses the bytes. Returns false if it declined; then only `room` has changed.
+    /// is special, or `accepts` refuses the bytes. Returns false if it declined; then only `room` has changed.
     #[inline(always)]
     pub fn push_short(
         &mut self,
         bytes: &[u8],
         room: &mut [u8; SHORT],
-        agrees: impl FnOnce(&[u8; SHORT]) -> bool,
+        accepts: impl FnOnce(&[u8; SHORT]) -> bool,
     ) -> bool {
         // Several automata would have to agree before any of them moves. That is left to
         // `Matcher::push_short_with_suffixes`.
-        self.more.is_none() && self.first.push_short(bytes, room, agrees)
+        self.more.is_none() && self.first.push_short(bytes, room, accepts)
     }
 }
 

@@ -372,11 +372,11 @@ impl Table {
 
     fn row_info(&self, state: StateId) -> u32 {
         // Written before the id of the state was published.
-        self.cells[self.info_cell(state)].load(Ordering::Relaxed)
+        self.cells[self.info_index(state)].load(Ordering::Relaxed)
     }
 
     /// Returns the index of the last cell of a full row, which has its look-behind or the offset of its report.
-    fn info_cell(&self, state: StateId) -> usize {
+    fn info_index(&self, state: StateId) -> usize {
         state.0 as usize + self.reentry.index() + 1
     }
 
@@ -484,7 +484,7 @@ impl RowAllocator {
             true => self.add_report(table, new),
             false => new.before as u32,
         };
-        table.cells[table.info_cell(state)].store(about, Ordering::Relaxed);
+        table.cells[table.info_index(state)].store(about, Ordering::Relaxed);
         Some(state)
     }
 

@@ -81,7 +81,7 @@ impl Utf8Decoder {
     /// # Panics
     /// With debug assertions, if a character is incomplete.
     #[inline(always)]
-    pub fn passed_ascii(&mut self) {
+    pub fn advance_ascii(&mut self) {
         debug_assert!(!self.is_pending());
         // After one byte of a character, three more fit into the window of four.
         self.0 = 3 << 26;
@@ -93,7 +93,7 @@ impl Utf8Decoder {
     /// # Panics
     /// With debug assertions, if a character is incomplete or `len` is greater than 4.
     #[inline(always)]
-    pub fn passed(&mut self, len: usize) {
+    pub fn advance(&mut self, len: usize) {
         debug_assert!(!self.is_pending());
         self.0 = (4 - len as u32) << 26;
     }
@@ -211,7 +211,7 @@ mod tests {
             let mut slow = Utf8Decoder::default();
             let (char, len) = decode_multibyte(text.as_bytes()).unwrap();
             assert_eq!(len, char.len_utf8());
-            fast.passed(len);
+            fast.advance(len);
             let mut symbols = Vec::new();
             for byte in char.to_string().bytes() {
                 slow.push(byte, |symbol, _| symbols.push(symbol));

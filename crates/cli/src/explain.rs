@@ -96,7 +96,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
 fn find<'p>(pack: &'p Pack, id: &str) -> Result<&'p Rule, CommandError> {
     let found = pack.find(id).map(|id| pack.rule(id));
     found.ok_or_else(|| {
-        let hint = match pack.nearest(id) {
+        let hint = match pack.nearest_rule_id(id) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "`ttsr list` shows all".to_owned(),
         };

@@ -195,7 +195,7 @@ impl MarkdownView {
         // The fast path: most deltas are a few words of a paragraph.
         if self.line.phase == LinePhase::Prose && self.spans.is_idle() {
             let plain = memchr2(b'\n', b'`', rest.bytes).unwrap_or(rest.bytes.len());
-            self.spans.pass(&rest.bytes[..plain]);
+            self.spans.advance(&rest.bytes[..plain]);
             out.emit(self.text(), rest.slice(0..plain));
             rest = rest.slice(plain..rest.bytes.len());
         }
@@ -236,10 +236,10 @@ impl MarkdownView {
 
     /// Moves over text on which [`Passing::after`] has returned a state for each byte. Its last byte ends at offset `end` of
     /// the part. Nothing is emitted.
-    pub fn pass(&mut self, chunk: Chunk<'_>, end: u64) {
+    pub fn advance(&mut self, chunk: Chunk<'_>, end: u64) {
         match memchr(b'\n', chunk.bytes) {
             None if self.line.phase == LinePhase::Code => {}
-            None if self.line.phase == LinePhase::Prose => self.spans.pass(chunk.bytes),
+            None if self.line.phase == LinePhase::Prose => self.spans.advance(chunk.bytes),
             _ => self.push(chunk, &mut Unemitted),
         }
         self.last.end = end;

@@ -174,7 +174,7 @@ impl Required {
     }
 
     #[inline]
-    fn agrees(&self, text: &[u8]) -> bool {
+    fn may_match(&self, text: &[u8]) -> bool {
         let begins_so = match (&self.first, text.first()) {
             (Some(first), Some(&byte)) => first.contains(byte),
             (Some(_), None) => false,
@@ -383,7 +383,7 @@ impl Glob {
             false => tail == suffix,
         });
         ends_so
-            && self.required.agrees(text.as_bytes())
+            && self.required.may_match(text.as_bytes())
             && match &self.matcher {
                 GlobStrategy::Literal => head == Some(0),
                 GlobStrategy::Contains(needle) => {

@@ -345,7 +345,7 @@ impl ArgScope {
                 .map(SegmentGlob::new)
                 .collect()
         };
-        let globs = globs.iter().flat_map(|glob| expanded(glob));
+        let globs = globs.iter().flat_map(|glob| expand_alternates(glob));
         Ok(ArgScope {
             globs: globs.map(segments).collect::<Result<_, GlobError>>()?,
         })
@@ -389,7 +389,7 @@ const MAX_EXPANDED: usize = 64;
 
 /// Expands alternates that contain a dot, which segments cannot: `{a,b.c}` becomes `a` and `b.c`. Returns the glob
 /// unchanged if that would give more than [`MAX_EXPANDED`]; a segment of it is then not a valid glob.
-fn expanded(glob: &str) -> Vec<String> {
+fn expand_alternates(glob: &str) -> Vec<String> {
     let mut done = Vec::new();
     let mut open = vec![glob.to_owned()];
     while let Some(next) = open.pop() {

@@ -66,7 +66,7 @@ impl AnthropicReader {
 }
 
 impl FormatReader for AnthropicReader {
-    fn record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
+    fn read_record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
         let index = record.number("index").unwrap_or(0);
         match kind {
             "message_start" => {

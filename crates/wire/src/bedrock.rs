@@ -125,7 +125,7 @@ pub(super) fn is_record(event: &str, record: &JsonValue<'_>) -> bool {
 }
 
 impl FormatReader for ConverseReader {
-    fn record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
+    fn read_record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
         if KINDS.contains(&kind) {
             return self.event(kind, record, on);
         }

@@ -62,7 +62,7 @@ pub(super) fn is_reply(record: &JsonValue<'_>) -> bool {
 }
 
 impl FormatReader for CohereReader {
-    fn record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
+    fn read_record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
         if is_reply(record) {
             return self.read_whole_reply(record, on);
         }

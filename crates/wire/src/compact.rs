@@ -26,7 +26,7 @@ impl CompactReader {
 }
 
 impl FormatReader for CompactReader {
-    fn record(&mut self, _kind: &str, line: &JsonValue<'_>, on: EventSink<'_>) {
+    fn read_record(&mut self, _kind: &str, line: &JsonValue<'_>, on: EventSink<'_>) {
         let reply = self.replies.begin(line.text("stream").as_deref(), on);
         let parts = line.list("parts");
         for part in parts {

@@ -142,7 +142,7 @@ pub(super) fn is_chunk(record: &JsonValue<'_>) -> bool {
 }
 
 impl FormatReader for GeminiReader {
-    fn record(&mut self, _kind: &str, chunk: &JsonValue<'_>, on: EventSink<'_>) {
+    fn read_record(&mut self, _kind: &str, chunk: &JsonValue<'_>, on: EventSink<'_>) {
         let id = chunk.text("responseId");
         let (reply, state) = self.reply(id.as_deref(), on);
         if let Some(error) = chunk.get("error") {

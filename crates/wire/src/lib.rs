@@ -482,7 +482,7 @@ pub type RecordSink<'a> = &'a mut dyn FnMut(WireRecord<'_>);
 /// The reader of one format: records in, events out.
 trait FormatReader: fmt::Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Reads one JSON object. `kind` is its `type`, or else the `event` field, or else empty.
-    fn record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>);
+    fn read_record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>);
 
     /// Reads the end mark `[DONE]`, which most formats ignore.
     fn on_done(&mut self, _on: EventSink<'_>) {}
@@ -602,7 +602,7 @@ impl RecordReader {
         let kind = value.text("type");
         self.reader(format, on)
             .1
-            .record(kind.as_deref().unwrap_or(event), value, on);
+            .read_record(kind.as_deref().unwrap_or(event), value, on);
     }
 
     /// Returns the reader of the format, and creates it for `format` at the first call.

@@ -46,7 +46,7 @@ pub(super) fn is_line(record: &JsonValue<'_>) -> bool {
 }
 
 impl FormatReader for OllamaReader {
-    fn record(&mut self, _kind: &str, line: &JsonValue<'_>, on: EventSink<'_>) {
+    fn read_record(&mut self, _kind: &str, line: &JsonValue<'_>, on: EventSink<'_>) {
         if self.replies.current().is_none() {
             self.calls = 0;
         }

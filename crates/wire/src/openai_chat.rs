@@ -147,7 +147,7 @@ impl OpenAiChatReader {
 }
 
 impl FormatReader for OpenAiChatReader {
-    fn record(&mut self, _kind: &str, chunk: &JsonValue<'_>, on: EventSink<'_>) {
+    fn read_record(&mut self, _kind: &str, chunk: &JsonValue<'_>, on: EventSink<'_>) {
         let id = chunk.text("id");
         if let Some(error) = chunk.get("error") {
             read_error(self.reply(id.as_deref(), on).0, error, on);

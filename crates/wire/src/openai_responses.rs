@@ -281,7 +281,7 @@ impl ResponsesReader {
 }
 
 impl FormatReader for ResponsesReader {
-    fn record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
+    fn read_record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
         if let Some(response) = record.get("response") {
             self.response(kind, response, on);
             self.replies.count_unread(record, &["response"], kind, on);

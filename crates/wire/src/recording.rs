@@ -101,7 +101,7 @@ impl RecordingReader {
 }
 
 impl FormatReader for RecordingReader {
-    fn record(&mut self, _kind: &str, line: &JsonValue<'_>, on: EventSink<'_>) {
+    fn read_record(&mut self, _kind: &str, line: &JsonValue<'_>, on: EventSink<'_>) {
         let stream = line
             .text("stream")
             .unwrap_or(self.default_name.as_str().into())

@@ -221,6 +221,7 @@ impl Admission<'_> {
             .resolve_counts(self.context.program, self.state);
     }
 
+    /// Adds a queued match to the condition of its rule, and admits the matches that it completes.
     fn resolve(&mut self, queued: QueuedMatch) {
         let QueuedMatch {
             role,

@@ -236,6 +236,8 @@ impl CommandMatcher<'_, '_> {
         }
     }
 
+    /// Admits a match of pattern `index` of command `at`: at once, or through the queue if the rule combines it with
+    /// other conditions.
     fn admit(&mut self, at: usize, index: usize, decided: u64) {
         let command = &self.commands.known[at];
         let pattern = self.set.pattern(command.progress[index].pattern);
@@ -294,6 +296,7 @@ impl Commands {
         self.known.iter().rposition(|known| known.id == id)
     }
 
+    /// Adds a command. A wrapped command gets the variables and redirections of its wrapper.
     fn begin(&mut self, set: &CommandSet, id: CommandId, parent: Option<ParentCommand>) {
         let mut command = self.spare.pop().unwrap_or_default();
         (command.id, command.parent) = (id, parent);
@@ -357,6 +360,7 @@ impl Commands {
         }
     }
 
+    /// Reads a word of a command: its program, which selects the patterns, or an argument.
     fn add_word(&mut self, set: &CommandSet, word: &CommandWord<'_>) {
         let Some(index) = self.index(word.command) else {
             return;
@@ -684,6 +688,7 @@ impl Commands {
         self.has_changed = true;
     }
 
+    /// Ends a command. Commands that follow it know the files that it has written.
     fn end(&mut self, set: &CommandSet, id: CommandId) {
         self.change(set, id, |progress, _, _| progress.end());
         let Some(index) = self.index(id) else { return };

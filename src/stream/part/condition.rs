@@ -183,6 +183,7 @@ impl ConditionState {
         }
     }
 
+    /// Returns the progress of a rule, and adds it if it is new.
     fn progress(&mut self, rule: RuleId, compound: &CompoundCondition) -> &mut RuleProgress {
         let index = match self.rules.iter().position(|(known, _)| *known == rule) {
             Some(index) => index,
@@ -219,6 +220,8 @@ impl RuleProgress {
         }
     }
 
+    /// Adds a match of pattern `index` of `all`. Returns the span of all patterns if each has matched within the
+    /// distance.
     fn complete_all(
         &mut self,
         compound: &CompoundCondition,
@@ -236,9 +239,11 @@ impl RuleProgress {
                 whole = whole.with((*known)?);
             }
         }
-        is_near(compound.within, whole).then_some(whole)
+        fits_within(compound.within, whole).then_some(whole)
     }
 
+    /// Adds a match of step `index` of the sequence. Returns the span of the steps if it is the last one and follows
+    /// the others within the distance.
     fn complete_sequence(
         &mut self,
         compound: &CompoundCondition,
@@ -260,7 +265,7 @@ impl RuleProgress {
                 }
             }
         };
-        if !is_near(compound.within, whole) {
+        if !fits_within(compound.within, whole) {
             return None;
         }
         if index + 1 == self.sequence.len() {
@@ -312,9 +317,10 @@ impl RuleProgress {
             self.none = Some(span);
         }
         self.pending
-            .retain(|pending| !is_near(compound.within, pending.span.with(span)));
+            .retain(|pending| !fits_within(compound.within, pending.span.with(span)));
     }
 
+    /// Keeps a match until no exception near it can follow.
     fn push_pending(&mut self, pending: PendingMatch) {
         let start = pending.span.start;
         self.earliest_pending = match self.pending.is_empty() {
@@ -343,7 +349,7 @@ impl RuleProgress {
         let span = pending.span;
         let is_excepted = self
             .none
-            .is_some_and(|known| is_near(compound.within, span.with(known)));
+            .is_some_and(|known| fits_within(compound.within, span.with(known)));
         if is_excepted {
             return;
         }
@@ -371,7 +377,7 @@ impl MatchSpan {
 }
 
 /// Returns true if the span is no longer than `within`.
-fn is_near(within: Within, span: MatchSpan) -> bool {
+fn fits_within(within: Within, span: MatchSpan) -> bool {
     match within {
         Within::Lines(lines) => span.end.line - span.start.line < u64::from(lines),
         Within::Chars(chars) => span.end.char - span.start.char <= u64::from(chars),

@@ -1,9 +1,9 @@
-//! Text that a part has received and that its readers have not taken over yet.
+//! Text that a part has received and that its readers have not read yet.
 //!
 //! Most text contains no match. The product of the matchers ([`Product`]) is stepped over each delta. If no matcher would
 //! report anything, the delta is kept and no reader is called. Before any other delta is read, the cursors of the matchers
-//! move to the states that the product has reached, and the readers take over the kept text for excerpts and for matches
-//! in progress.
+//! move to the states that the product has reached, and the readers advance over the kept text: they copy what excerpts and
+//! matches in progress need of it.
 //!
 //! # Invariants
 //!
@@ -20,13 +20,15 @@
 
 use std::sync::Arc;
 
-use crate::program::ProductCache;
-use ttsr_automata::{
-    Cursor, IdleGroup, IdlePositions, Member, MemberStates, Product, ProductState, ProductStep,
+use crate::program::{ProductCache, ViewSet};
+use ttsr_automata::Cursor;
+use ttsr_automata::product::{
+    IdleGroup, IdlePositions, Member, MemberStates, Product, ProductState, ProductStep,
 };
+use ttsr_views::fence::Passing;
 
 /// The most bytes that are kept.
-// A few lines: the costs of taking text over are spread over as many bytes.
+// A few lines: the costs of advancing the readers are spread over as many bytes.
 pub(in crate::stream) const MAX_DEFERRED: usize = 256;
 
 /// The most matchers of a product.
@@ -36,10 +38,10 @@ const MAX_MEMBERS: usize = 16;
 pub(super) struct MemberList<'a> {
     members: [Member<'a>; MAX_MEMBERS],
     len: usize,
-    /// The views that read the text, as bits of their indices.
-    views: u64,
-    /// The state of the filter.
-    filter: u8,
+    /// The views that read the text.
+    views: ViewSet,
+    /// The state of the filter, which is that of Markdown.
+    filter: Passing,
     is_too_long: bool,
 }
 
@@ -49,8 +51,8 @@ impl<'a> MemberList<'a> {
         MemberList {
             members: [Member::new(any); MAX_MEMBERS],
             len: 0,
-            views: 0,
-            filter: 0,
+            views: ViewSet::default(),
+            filter: Passing::Line,
             is_too_long: false,
         }
     }
@@ -66,21 +68,18 @@ impl<'a> MemberList<'a> {
         }
     }
 
-    /// Sets the state of the filter.
-    pub(super) fn set_filter(&mut self, state: u8) {
+    /// Sets the state of the filter. Without Markdown, all states are the same.
+    pub(super) fn set_filter(&mut self, state: Passing) {
         self.filter = state;
     }
 
     /// Adds a view, whose matchers follow.
     pub(super) fn add_view(&mut self, index: usize) {
-        match 1u64.checked_shl(index as u32) {
-            Some(bit) => self.views |= bit,
-            None => self.is_too_long = true,
-        }
+        self.is_too_long |= !self.views.insert(index);
     }
 
-    /// Returns the members and the bits of the views, if they fit.
-    pub(super) fn get(&self) -> Option<(u64, &[Member<'a>])> {
+    /// Returns the views and the members, if they fit.
+    pub(super) fn get(&self) -> Option<(ViewSet, &[Member<'a>])> {
         (!self.is_too_long).then(|| (self.views, &self.members[..self.len]))
     }
 }
@@ -89,8 +88,8 @@ impl<'a> MemberList<'a> {
 #[derive(Debug, Default)]
 pub(super) struct DeferredText {
     bytes: Vec<u8>,
-    /// The product of the views with these bits, the last that was used.
-    product: Option<(u64, Arc<Product>)>,
+    /// The product of these views, the last that was used.
+    product: Option<(ViewSet, Arc<Product>)>,
     /// The state after the kept text. `None` if the product is not entered; then nothing is kept.
     state: Option<ProductState>,
     /// The last idle positions in the kept text. Before the first of them, `undecided_from` holds.
@@ -103,8 +102,8 @@ pub(super) struct DeferredText {
     undecided_from: u64,
 }
 
-/// The kept text, as readers take it over.
-pub(super) struct PassedText<'a> {
+/// The kept text, over which the product has been stepped and the readers advance.
+pub(super) struct SteppedText<'a> {
     pub(super) bytes: &'a [u8],
     /// The states of the matchers after it, in the order of the members.
     pub(super) states: MemberStates<'a>,
@@ -206,11 +205,11 @@ impl DeferredText {
         let Some((_, product)) = &mut self.product else {
             return;
         };
-        self.state = product.start(members, filter);
+        self.state = product.start(members, filter.index());
         let is_spent = product.is_full() || self.state.is_none() && product.is_outdated(members);
         if is_spent && let Some(next) = cache.replace(views, product) {
             *product = next;
-            self.state = product.start(members, filter);
+            self.state = product.start(members, filter.index());
         }
         (self.quiet, self.undecided_from) = (quiet, undecided_from);
     }
@@ -226,20 +225,20 @@ impl DeferredText {
         (!self.has_quiet(0)).then(|| &self.bytes[self.detected..])
     }
 
-    /// Notes that detectors have read all kept bytes, and cannot report within the next `quiet`.
+    /// Records that detectors have read all kept bytes, and cannot report within the next `quiet`.
     pub(super) fn set_detected(&mut self, quiet: usize) {
         self.detected = self.bytes.len();
         self.quiet = quiet;
     }
 
     /// Returns the kept text, if there is any.
-    pub(super) fn passed(&self) -> Option<PassedText<'_>> {
+    pub(super) fn stepped(&self) -> Option<SteppedText<'_>> {
         let (Some(state), Some((_, product)), false) =
             (self.state, &self.product, self.bytes.is_empty())
         else {
             return None;
         };
-        Some(PassedText {
+        Some(SteppedText {
             states: product.member_states(state, self.bytes.len()),
             bytes: &self.bytes,
             idle: self.idle,

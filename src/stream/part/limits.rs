@@ -208,6 +208,7 @@ impl PartLimits {
         }
     }
 
+    /// Compares the whole reply with those before it, for the rules that limit equal turns.
     fn compare_reply(&mut self, admission: &mut Admission<'_>, end: u64) {
         let Some((channel, reply)) = self.reply.take() else {
             return;

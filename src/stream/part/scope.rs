@@ -169,6 +169,8 @@ impl PartScope {
         (!is_open).then_some(true)
     }
 
+    /// Returns true if the entry allows the match, and false if it does not. Returns `None` while the tool or the file
+    /// that decides it is unknown.
     fn is_allowed(&self, entry: &AllowEntry, record: &RecordedMatch) -> Option<bool> {
         let matched = &record.text[record.matched.clone()];
         let text = entry.text.as_ref();

@@ -17,7 +17,7 @@
 //! 4. The output of Markdown is in the order of offsets: what it has not emitted lies after `markdown_end`. That of
 //!    edits and commands is not, so as long as a rule that holds reads them nothing after the start of the part is
 //!    released.
-//! 5. Short deltas that all views pass on unchanged are stepped by all readers, or by none
+//! 5. Short deltas that all views emit unchanged are stepped by all readers, or by none
 //!    ([`try_step_short`](Views::try_step_short), then [`accept_short`](Views::accept_short)).
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::admit::{Admission, HaystackScope, TextEnd};
 #[cfg(feature = "ast")]
 use super::ast::CodeTrees;
 use super::commands::CallCommandReader;
-use super::deferred::{MemberList, PassedText};
+use super::deferred::{MemberList, SteppedText};
 use super::detectors::DetectorReader;
 use super::haystack::HaystackReader;
 use crate::program::{ChannelRules, ViewRules, ViewSource};
@@ -176,7 +176,7 @@ impl Views {
     ) -> bool {
         match self.markdown.as_ref().map(MarkdownView::passing) {
             None => {}
-            Some(Some(passing)) => members.set_filter(passing.index()),
+            Some(Some(passing)) => members.set_filter(passing),
             Some(None) => return false,
         }
         if !self.is_markdown_only() || self.outputs.detectors.iter().any(|it| it.holds) {
@@ -192,27 +192,27 @@ impl Views {
         })
     }
 
-    /// Takes over text that was deferred, which the views pass on unchanged.
-    pub(super) fn pass(
+    /// Advances the readers over deferred text, which Markdown emits unchanged.
+    pub(super) fn advance(
         &mut self,
         rules: &ChannelRules,
         chunk: Chunk<'_>,
-        passed: &mut PassedText<'_>,
+        stepped: &mut SteppedText<'_>,
     ) {
         let end = chunk.end(chunk.bytes.len() - 1);
         if let Some(markdown) = &mut self.markdown {
-            markdown.pass(chunk, end);
+            markdown.advance(chunk, end);
             self.outputs.markdown_end = end;
         }
         for (reader, view) in self.outputs.readers.iter_mut().zip(&rules.views) {
             if let (true, Some(haystack)) = (reader.accepts_tag, &mut reader.reader) {
-                haystack.pass(view, chunk, passed);
+                haystack.advance(view, chunk, stepped);
                 reader.end = end;
             }
         }
     }
 
-    /// Reads a chunk for the detectors, which the views pass on unchanged.
+    /// Reads a chunk for the detectors, which the views emit unchanged.
     pub(super) fn push_detectors(&mut self, admission: &mut Admission<'_>, chunk: Chunk<'_>) {
         for detector in &mut self.outputs.detectors {
             detector.push(admission, HaystackScope::default(), chunk);

@@ -341,6 +341,6 @@ fn the_rule_nearest_to_an_id_is_found_with_and_without_its_pack() {
         ("something-else", None),
         ("demo/something", None),
     ] {
-        assert_eq!(pack.nearest(typed), meant, "{typed}");
+        assert_eq!(pack.nearest_rule_id(typed), meant, "{typed}");
     }
 }

@@ -558,7 +558,7 @@ fn report_outcome(
     done: Result<ActionOutcome, Failure>,
     report: &mut impl FnMut(&WatchEvent),
 ) {
-    watch.done(&action, done == Ok(ActionOutcome::Done));
+    watch.record_result(&action, done == Ok(ActionOutcome::Done));
     report(&match done {
         Ok(ActionOutcome::Done) => WatchEvent::Done(action),
         Ok(ActionOutcome::Yielded(why)) => WatchEvent::Yielded {

@@ -703,13 +703,13 @@ impl SessionWatcher {
     ///     seen.into_iter().filter_map(action).collect::<Vec<ServerAction>>()
     /// };
     /// let first = actions(&mut watch, "m1");
-    /// watch.done(&first[0], false);
+    /// watch.record_result(&first[0], false);
     /// let second = actions(&mut watch, "m2");
-    /// watch.done(&second[0], true);
+    /// watch.record_result(&second[0], true);
     /// assert!(actions(&mut watch, "m3").is_empty(), "the message was delivered");
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    pub fn done(&mut self, action: &ServerAction, is_done: bool) {
+    pub fn record_result(&mut self, action: &ServerAction, is_done: bool) {
         if let (false, Some(prompted)) = (is_done, action.prompts())
             && let Some(watched) = self.sessions.get_mut(prompted)
         {

@@ -43,7 +43,7 @@ impl LazyDfa {
                 let column = self.nfa.alphabet.bytes()[usize::from(bytes[begin - 1])];
                 let before = self.look_behind_after[usize::from(column)];
                 cursor.state = cursor.generation.start_states[before as usize];
-                cursor.decoder.passed_ascii();
+                cursor.decoder.advance_ascii();
                 at = begin;
             }
             // Windows that start here may extend past the delta, into text that is not known yet.

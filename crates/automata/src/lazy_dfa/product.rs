@@ -88,7 +88,8 @@ pub struct IdlePositions {
 /// # Example: two matchers, of which one reports
 /// ```
 /// use ttsr_automata::pattern::parse;
-/// use ttsr_automata::{Matcher, Member, PatternLimits, Product};
+/// use ttsr_automata::product::{Member, Product};
+/// use ttsr_automata::{Matcher, PatternLimits};
 ///
 /// let matcher = |pattern| Matcher::new(&[parse(pattern, &PatternLimits::default()).unwrap()], 1 << 20).unwrap();
 /// let (one, other) = (matcher("unwrap"), matcher("panic"));
@@ -112,7 +113,7 @@ pub struct Product {
     cells: Box<[AtomicU32]>,
     filter: TextFilter,
     /// The number of times that a state had no room.
-    refused: AtomicU32,
+    rejected_states: AtomicU32,
     rows: RwLock<Rows>,
 }
 
@@ -203,7 +204,7 @@ impl Product {
         Product {
             cells: reserve(MAX_ROWS * COLUMNS),
             filter,
-            refused: AtomicU32::new(0),
+            rejected_states: AtomicU32::new(0),
             rows: RwLock::default(),
         }
     }
@@ -222,7 +223,7 @@ impl Product {
             }
         }
         let rows = self.read();
-        let row = match rows.is_of(members) {
+        let row = match rows.has_generations_of(members) {
             true => rows.find(&tuple),
             false if rows.by_hash.is_empty() => None,
             false => return None,
@@ -230,7 +231,7 @@ impl Product {
         drop(rows);
         let row = match row {
             Some(row) => row,
-            None => self.write().add(members, &tuple, &self.refused),
+            None => self.write().add(members, &tuple, &self.rejected_states),
         };
         row.map(ProductState)
     }
@@ -281,7 +282,7 @@ impl Product {
             state = match next {
                 0 => {
                     let tuple = rows.successor(members, state, byte, self.filter)?;
-                    let next = rows.add(members, &tuple, &self.refused)?;
+                    let next = rows.add(members, &tuple, &self.rejected_states)?;
                     // A reader that still sees 0 declines. Nothing else is published through cells.
                     self.cells[cell(state, byte)].store(next, Ordering::Release);
                     next
@@ -314,7 +315,7 @@ impl Product {
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.refused.load(Ordering::Relaxed) as usize > MAX_ROWS
+        self.rejected_states.load(Ordering::Relaxed) as usize > MAX_ROWS
     }
 
     /// Returns true if the product should be replaced by a new one, because the tables of these cursors are later ones than
@@ -325,7 +326,7 @@ impl Product {
         let mut cursors = members.iter().flat_map(|member| member.cursors());
         // Cursors of earlier tables do not count, or two streams would replace each other's product for ever.
         !rows.by_hash.is_empty()
-            && !rows.is_of(members)
+            && !rows.has_generations_of(members)
             && rows.generations.iter().all(|generation| {
                 cursors
                     .next()
@@ -372,16 +373,16 @@ impl MemberStates<'_> {
     ///
     /// # Panics
     /// The product has no such member, or the cursor is of another table.
-    pub fn accept(&mut self, cursor: &mut Cursor) {
-        self.accept_one(&mut cursor.first);
+    pub fn move_next(&mut self, cursor: &mut Cursor) {
+        self.move_one(&mut cursor.first);
         cursor
             .more
             .iter_mut()
             .flatten()
-            .for_each(|cursor| self.accept_one(cursor));
+            .for_each(|cursor| self.move_one(cursor));
     }
 
-    fn accept_one(&mut self, cursor: &mut DfaCursor) {
+    fn move_one(&mut self, cursor: &mut DfaCursor) {
         if let MemberState::State(state) = self.rows.tuples[self.at] {
             // A state of another table would give wrong matches, but must not lead to a read outside of this one.
             assert!(
@@ -390,7 +391,7 @@ impl MemberStates<'_> {
             );
             cursor.state = state;
             cursor.stepped = cursor.stepped.wrapping_add(self.len as u32);
-            cursor.decoder.passed_ascii();
+            cursor.decoder.advance_ascii();
         }
         self.at += 1;
     }
@@ -428,7 +429,7 @@ impl Tuple {
 
 impl Rows {
     /// Returns true if the rows are of the tables of these cursors.
-    fn is_of(&self, members: &[Member<'_>]) -> bool {
+    fn has_generations_of(&self, members: &[Member<'_>]) -> bool {
         let cursors = members.iter().flat_map(|member| member.cursors());
         let generations = cursors.map(|cursor| cursor.generation.number());
         !self.by_hash.is_empty() && generations.eq(self.generations.iter().copied())
@@ -452,12 +453,17 @@ impl Rows {
 
     /// Returns the row of a tuple, as it stands in a cell, and adds it if there is none. `None` if there is no room, or the
     /// rows are of other tables.
-    fn add(&mut self, members: &[Member<'_>], tuple: &Tuple, refused: &AtomicU32) -> Option<u32> {
+    fn add(
+        &mut self,
+        members: &[Member<'_>],
+        tuple: &Tuple,
+        rejected_states: &AtomicU32,
+    ) -> Option<u32> {
         if self.by_hash.is_empty() {
             let cursors = members.iter().flat_map(|member| member.cursors());
             let generations = cursors.map(|cursor| cursor.generation.number());
             self.generations = generations.collect();
-        } else if !self.is_of(members) {
+        } else if !self.has_generations_of(members) {
             return None;
         }
         if let Some(row) = self.find(tuple) {
@@ -466,7 +472,7 @@ impl Rows {
         // Row 0 has no tuple.
         let row = 1 + self.by_hash.len();
         if row == MAX_ROWS {
-            refused.fetch_add(1, Ordering::Relaxed);
+            rejected_states.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         let row = (row * COLUMNS) as u32 | tuple.idle;
@@ -485,7 +491,7 @@ impl Rows {
         byte: u8,
         filter: TextFilter,
     ) -> Option<Tuple> {
-        if !self.is_of(members) {
+        if !self.has_generations_of(members) {
             return None;
         }
         let (first, states) = self.tuples[self.tuple_at(from)].split_first()?;

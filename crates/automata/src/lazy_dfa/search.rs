@@ -197,7 +197,7 @@ impl LazyDfa {
         // Invariant 7, once for all blocks: the decoder needs to know only about the last character. If that is not
         // ASCII, `push_special` has stepped it and told the decoder.
         if last < 128 {
-            cursor.decoder.passed_ascii();
+            cursor.decoder.advance_ascii();
         }
     }
 
@@ -231,7 +231,7 @@ impl LazyDfa {
         let block_end = (at + BLOCK).min(bytes.len());
         // Invariant 7: the block before may have ended in an ASCII character, of which the decoder does not know yet.
         if at > 0 && bytes[at - 1] < 128 {
-            cursor.decoder.passed_ascii();
+            cursor.decoder.advance_ascii();
         }
         loop {
             at = self.push_symbols(cursor, bytes, at, block_end, |cursor, column, span| {
@@ -305,7 +305,7 @@ impl LazyDfa {
         let alphabet = &self.nfa.alphabet;
         if !cursor.decoder.is_pending() {
             if bytes[at] < 128 {
-                cursor.decoder.passed_ascii();
+                cursor.decoder.advance_ascii();
                 let column = alphabet.bytes()[usize::from(bytes[at])];
                 step(cursor, column.into(), SymbolSpan::whole(1).shifted(at, 0));
                 return at + 1;
@@ -313,7 +313,7 @@ impl LazyDfa {
             // A character that arrives whole need not pass through the decoder byte by byte. It is certain at its last
             // byte.
             if let Some((char, len)) = decode_multibyte(&bytes[at..]) {
-                cursor.decoder.passed(len);
+                cursor.decoder.advance(len);
                 alphabet.symbol(Symbol::Char(char), |column, span| {
                     step(cursor, column, span.shifted(at + len - 1, 0));
                 });
@@ -379,7 +379,7 @@ impl LazyDfa {
         }
         if at > 0 {
             cursor.state = state;
-            cursor.decoder.passed(last);
+            cursor.decoder.advance(last);
         }
         at
     }

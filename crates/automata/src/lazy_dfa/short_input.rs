@@ -28,6 +28,11 @@
 //! 9. `Table::step_block_with`
 //! 10. `Table::next`
 //!
+//! Text that several matchers read leaves this path at frame 2, of any length: `OpenPart::push_short` calls
+//! `DeferredText::push`, and that [`Product::step`](crate::product::Product::step). Where these decline, `Stream::push_slow` calls
+//! `MatchReader::defer`, which enters the product and builds transitions, and otherwise `MatchReader::push`, which calls
+//! the matchers one after the other.
+//!
 //! The two other entry points, for deltas that these frames decline:
 //!
 //! - [`Matcher::push_short_with_suffixes`](crate::Matcher::push_short_with_suffixes), called by `Stream::push_slow`
@@ -80,7 +85,7 @@ pub(super) fn is_short_len(len: usize) -> bool {
 
 impl DfaCursor {
     /// Steps a delta of 1 to [`SHORT`] bytes and copies the bytes to `room`, padded with zeros. Declines if a suffix is
-    /// live, the cursor is in the fallback, a character is incomplete, a state on the way is special, or `agrees`
+    /// live, the cursor is in the fallback, a character is incomplete, a state on the way is special, or `accepts`
     /// refuses the bytes. Returns false if it declined; then only `room` has changed.
     #[inline(always)]
     #[allow(unsafe_code, reason = "unchecked steps")]
@@ -88,7 +93,7 @@ impl DfaCursor {
         &mut self,
         bytes: &[u8],
         room: &mut [u8; SHORT],
-        agrees: impl FnOnce(&[u8; SHORT]) -> bool,
+        accepts: impl FnOnce(&[u8; SHORT]) -> bool,
     ) -> bool {
         // A suffix would have to be stepped too, the fallback has no state, and the delta would break an incomplete
         // character.
@@ -102,13 +107,13 @@ impl DfaCursor {
         let table = &self.generation.table;
         // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`).
         let (state, bits) = unsafe { table.step_short(self.state, bytes, room) };
-        // `agrees` comes last: when it has accepted, nothing here can decline any more.
-        if table.any_special(bits) || !agrees(room) {
+        // `accepts` comes last: when it has accepted, nothing here can decline any more.
+        if table.any_special(bits) || !accepts(room) {
             return false;
         }
         self.state = state;
         self.stepped = self.stepped.wrapping_add(bytes.len() as u32);
-        self.decoder.passed_ascii();
+        self.decoder.advance_ascii();
         true
     }
 }
@@ -239,7 +244,7 @@ impl LazyDfa {
         if let Some(extra) = &mut cursor.extra {
             extra.accept_step(cursor.generation.dead);
         }
-        cursor.decoder.passed_ascii();
+        cursor.decoder.advance_ascii();
     }
 
     /// Steps whole characters up to the first special state, and records where the search was last

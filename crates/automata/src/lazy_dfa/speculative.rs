@@ -94,7 +94,7 @@ impl LazyDfa {
             match next {
                 Some(state) => {
                     cursor.state = state;
-                    cursor.decoder.passed_ascii();
+                    cursor.decoder.advance_ascii();
                     misses = 0;
                     in_lanes += size;
                 }

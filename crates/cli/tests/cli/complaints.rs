@@ -234,7 +234,7 @@ fn a_decision_names_the_call_it_is_about() {
     let Verdict::Act(decision) = session.push(&mut stream, B, br#"{"command":"bad"}"#) else {
         panic!("the second call breaks the rule");
     };
-    assert_eq!(stream.call(decision.part()), Some("call_2"));
+    assert_eq!(stream.call_id(decision.part()), Some("call_2"));
     assert_eq!(session.decisions().len(), 1);
 }
 

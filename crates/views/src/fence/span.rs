@@ -76,7 +76,7 @@ impl CodeSpans {
 
     /// Records text without backticks that was emitted directly.
     #[inline]
-    pub(super) fn pass(&mut self, bytes: &[u8]) {
+    pub(super) fn advance(&mut self, bytes: &[u8]) {
         self.escaping = ends_escaping(bytes, self.escaping);
     }
 

@@ -1038,7 +1038,7 @@ fn text_that_passes_is_emitted_as_it_arrives_and_may_be_skipped() {
                 );
                 let mut skipped = markdown.clone();
                 let chunk = Chunk::verbatim(&text[from..to], from as u64);
-                skipped.pass(chunk, to as u64);
+                skipped.advance(chunk, to as u64);
                 let rest = |markdown: &mut MarkdownView| emitted(markdown, &text[to..], to, tag);
                 assert_eq!(
                     rest(&mut skipped),

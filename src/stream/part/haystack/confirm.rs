@@ -124,6 +124,7 @@ impl CandidateQueue {
         usize::try_from(at - self.dropped).expect("the bytes that candidates need are kept")
     }
 
+    /// Keeps a candidate, unless it is known from an earlier report.
     fn report(&mut self, pattern: PatternId, at: u64, end: u64, seen: u64) {
         // Automata are stepped one after the other, each over the whole block, so `seen` does not only increase.
         let index = self.reported.partition_point(|known| known.seen <= seen);
@@ -259,6 +260,7 @@ impl CandidateQueue {
         }
     }
 
+    /// Verifies a candidate on its window, and admits it if it is a match or cannot be decided.
     fn verify(
         &mut self,
         confirmer: &mut Confirmer<'_, '_>,
@@ -344,6 +346,7 @@ impl<'a> Confirmer<'a, '_> {
             .flatten()
     }
 
+    /// Admits a verified match.
     fn admit(&mut self, queue: &CandidateQueue, candidate: &Candidate, start: u64, decided: u64) {
         let event = MatchEvent {
             pattern: candidate.pattern,

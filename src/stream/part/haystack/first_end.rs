@@ -241,6 +241,7 @@ impl FirstEndReader {
         self.stop(view, admission, scope, end, true);
     }
 
+    /// Reports what the end of the text decides: of the haystack if `is_over`, else of an incomplete character.
     fn stop(
         &mut self,
         view: &ViewRules,

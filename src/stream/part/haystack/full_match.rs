@@ -143,9 +143,9 @@ impl FullMatchReader {
         }
     }
 
-    /// Takes over text that the cursor has passed without a report. No match was in progress after the first `idle_until`
+    /// Advances over text that the cursor has stepped without a report. No match was in progress after the first `idle_until`
     /// bytes, if it is not 0.
-    pub(super) fn pass(&mut self, chunk: Chunk<'_>, idle_until: usize) {
+    pub(super) fn advance(&mut self, chunk: Chunk<'_>, idle_until: usize) {
         if idle_until > 0 {
             self.text.drop_all();
             self.text.advance_past(&chunk.bytes[..idle_until]);

@@ -10,13 +10,14 @@ mod full_match;
 
 use super::admit::{Admission, HaystackScope, TextEnd};
 use super::condition;
-use super::deferred::{MemberList, PassedText};
+use super::deferred::{MemberList, SteppedText};
 use crate::program::ViewRules;
 use crate::stream::Counters;
 pub(super) use context::MatchContext;
 pub(super) use first_end::FirstEndReader;
 use full_match::{FullMatchInput, FullMatchReader};
-use ttsr_automata::{Cursor, IdleGroup, SHORT, is_short};
+use ttsr_automata::product::IdleGroup;
+use ttsr_automata::{Cursor, SHORT, is_short};
 use ttsr_views::chunk::Chunk;
 
 /// Returns a short delta padded with zeros.
@@ -140,19 +141,24 @@ impl HaystackReader {
         })
     }
 
-    /// Takes over text that was deferred.
-    pub(super) fn pass(&mut self, view: &ViewRules, chunk: Chunk<'_>, passed: &mut PassedText<'_>) {
+    /// Advances over deferred text.
+    pub(super) fn advance(
+        &mut self,
+        view: &ViewRules,
+        chunk: Chunk<'_>,
+        stepped: &mut SteppedText<'_>,
+    ) {
         if !view.patterns.is_empty() {
-            passed.states.accept(&mut self.first_end.cursor);
+            stepped.states.move_next(&mut self.first_end.cursor);
             self.first_end.window.push(chunk.bytes);
         }
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
-            passed.states.accept(&mut full.cursor);
+            stepped.states.move_next(&mut full.cursor);
             let idle_until = match rules.holds {
-                true => passed.idle.held,
-                false => passed.idle.all,
+                true => stepped.idle.held,
+                false => stepped.idle.all,
             };
-            full.pass(chunk, idle_until);
+            full.advance(chunk, idle_until);
         }
     }
 

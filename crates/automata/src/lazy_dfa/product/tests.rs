@@ -92,7 +92,7 @@ fn where_the_product_has_transitions_no_matcher_reports_and_all_reach_its_state(
             stepped += 1;
             let mut moved = reader.cursors.clone();
             let mut states = product.member_states(step.state, text.len());
-            moved.iter_mut().for_each(|cursor| states.accept(cursor));
+            moved.iter_mut().for_each(|cursor| states.move_next(cursor));
             drop(states);
             assert!(!text.contains(&b'\n') && text.is_ascii());
             // Byte by byte, so that each idle position is seen.
