@@ -12,47 +12,28 @@ use ttsr::stream::{Counters, Hits};
 use ttsr::{Pack, Stream};
 
 use deliveries::{Step, deliveries, with_empty};
-use format::{Case, File, HitText, pack, pack_of_text, steps};
+use format::{Case, File, HitText};
 
 mod deliveries;
 mod format;
 
-#[test]
-fn delta_shapes() {
-    run("deltas.toml", include_str!("../data/deltas.toml"), 40);
+/// Makes a test of each file: its name, and the number of cases that it has at least.
+macro_rules! files {
+    ($($test:ident: $file:literal, $least:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            run($file, include_str!(concat!("../data/", $file)), $least);
+        })*
+    };
 }
 
-#[test]
-fn parts() {
-    run("parts.toml", include_str!("../data/parts.toml"), 15);
-}
-
-#[test]
-fn tool_input() {
-    run(
-        "tool-input.toml",
-        include_str!("../data/tool-input.toml"),
-        40,
-    );
-}
-
-#[test]
-fn scopes() {
-    run("scopes.toml", include_str!("../data/scopes.toml"), 25);
-}
-
-#[test]
-fn detection() {
-    run("detection.toml", include_str!("../data/detection.toml"), 20);
-}
-
-#[test]
-fn regressions() {
-    run(
-        "regressions.toml",
-        include_str!("../data/regressions.toml"),
-        3,
-    );
+files! {
+    delta_shapes: "deltas.toml", 67;
+    parts: "parts.toml", 36;
+    tool_input: "tool-input.toml", 104;
+    scopes: "scopes.toml", 49;
+    detection: "detection.toml", 55;
+    regressions: "regressions.toml", 30;
 }
 
 /// The hits of each part, in order, and the counters.
@@ -67,28 +48,15 @@ fn run(name: &str, text: &str, least: usize) {
     let mut failures = String::new();
     let mut runs = 0;
     for case in &file.case {
-        let pack = match &case.rules {
-            Some(rules) => pack_of_text(case, rules),
-            None => {
-                let rules = file.packs.get(&case.pack);
-                pack(
-                    case,
-                    rules.unwrap_or_else(|| panic!("{}: no such pack", case.name)),
-                )
-            }
-        };
-        match check(case, &pack) {
+        match check(case, &case.load(&file.packs)) {
             Ok(count) => runs += count,
             Err(failure) => writeln!(failures, "{}: {failure}", case.name).unwrap(),
         }
     }
-    println!("{name}: {} cases, {runs} runs", file.case.len());
+    let cases = file.case.len();
+    println!("{name}: {cases} cases, {runs} runs");
     assert!(failures.is_empty(), "{name}:\n{failures}");
-    assert!(
-        file.case.len() >= least,
-        "{name}: {} cases",
-        file.case.len()
-    );
+    assert!(cases >= least, "{name}: {cases} cases");
 }
 
 /// Runs the case in every way and returns the number of runs, or the first difference.
@@ -99,16 +67,14 @@ fn check(case: &Case, pack: &Pack) -> Result<usize, String> {
     }
     let expected = (hits, case.counters.clone());
     let mut runs = 0;
-    for (way, steps) in deliveries(&steps(&case.deltas)) {
-        for (empty, steps) in [
-            ("", steps.clone()),
-            (" with empty deltas", with_empty(&steps)),
-        ] {
+    for (way, steps) in deliveries(&case.steps()) {
+        let empty = with_empty(&steps);
+        for (between, steps) in [("", steps), (" with empty deltas", empty)] {
             runs += 1;
             let found = outcome(pack, &steps);
             if found != expected {
                 return Err(format!(
-                    "{way}{empty}\n  expected {expected:?}\n  found    {found:?}"
+                    "{way}{between}\n  expected {expected:?}\n  found    {found:?}"
                 ));
             }
         }
@@ -144,35 +110,9 @@ fn outcome(pack: &Pack, steps: &[Step]) -> Outcome {
 
 /// Returns the counters that are not zero.
 fn counters(stream: &Stream) -> BTreeMap<String, u64> {
-    let Counters {
-        unknown_parts,
-        duplicate_opens,
-        stray_closes,
-        unscanned_bytes,
-        invalid_utf8,
-        raw_inputs,
-        malformed_json,
-        lone_surrogates,
-        too_deep,
-        long_paths,
-        unscoped,
-        ..
-    } = stream.counters();
-    let named = [
-        ("unknown-parts", unknown_parts),
-        ("duplicate-opens", duplicate_opens),
-        ("stray-closes", stray_closes),
-        ("unscanned-bytes", unscanned_bytes),
-        ("invalid-utf8", invalid_utf8),
-        ("raw-inputs", raw_inputs),
-        ("malformed-json", malformed_json),
-        ("lone-surrogates", lone_surrogates),
-        ("too-deep", too_deep),
-        ("long-paths", long_paths),
-        ("unscoped", unscoped),
-    ];
-    let counted = named.into_iter().filter(|(_, count)| *count > 0);
-    counted
-        .map(|(name, count)| (name.to_owned(), count))
-        .collect()
+    let counters: &Counters = &stream.counters();
+    let named = toml::Table::try_from(counters).expect("counters are a table");
+    let mut counts: BTreeMap<String, u64> = named.try_into().expect("each counter is a count");
+    counts.retain(|_, count| *count > 0);
+    counts
 }

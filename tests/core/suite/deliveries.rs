@@ -23,32 +23,27 @@ pub(super) enum Step {
 /// Returns every way to deliver the same bytes, with its name.
 pub(super) fn deliveries(given: &[Step]) -> Vec<(String, Vec<Step>)> {
     let whole = joined(given);
+    let bytewise = cut(&whole, |_, bytes| (1..bytes.len()).collect());
     let mut all = vec![
         ("as given".to_owned(), given.to_vec()),
         ("whole".to_owned(), whole.clone()),
-        (
-            "byte by byte".to_owned(),
-            cut(&whole, |_, bytes| (1..bytes.len()).collect()),
-        ),
+        ("byte by byte".to_owned(), bytewise),
         ("in turns".to_owned(), in_turns(&whole)),
     ];
     for (index, step) in whole.iter().enumerate() {
         let Step::Push(_, bytes) = step else { continue };
-        let stride = bytes.len() / CUTS + 1;
-        for at in (1..bytes.len()).step_by(stride) {
-            let one = cut(
-                &whole,
-                |place, _| if place == index { vec![at] } else { Vec::new() },
-            );
+        for at in (1..bytes.len()).step_by(bytes.len() / CUTS + 1) {
+            let one = cut(&whole, |place, _| {
+                (place == index).then_some(at).into_iter().collect()
+            });
             all.push((format!("delta {index} cut at {at}"), one));
         }
     }
     for seed in 0..RANDOM_RUNS {
         let mut random = Random::new(seed);
+        let mut is_cut = |_: &usize| random.next().is_multiple_of(2 + seed * 3);
         let cuts = cut(&whole, |_, bytes| {
-            (1..bytes.len())
-                .filter(|_| random.next().is_multiple_of(2 + seed * 3))
-                .collect()
+            (1..bytes.len()).filter(&mut is_cut).collect()
         });
         all.push((format!("random cuts, seed {seed}"), cuts));
     }
@@ -56,7 +51,7 @@ pub(super) fn deliveries(given: &[Step]) -> Vec<(String, Vec<Step>)> {
 }
 
 /// Joins adjacent deltas of one part.
-pub(super) fn joined(steps: &[Step]) -> Vec<Step> {
+fn joined(steps: &[Step]) -> Vec<Step> {
     let mut joined: Vec<Step> = Vec::new();
     for step in steps {
         match (joined.last_mut(), step) {
@@ -69,7 +64,8 @@ pub(super) fn joined(steps: &[Step]) -> Vec<Step> {
     joined
 }
 
-pub(super) fn cut(steps: &[Step], mut cuts: impl FnMut(usize, &[u8]) -> Vec<usize>) -> Vec<Step> {
+/// Cuts each delta at the offsets that `cuts` returns for its index and its bytes.
+fn cut(steps: &[Step], mut cuts: impl FnMut(usize, &[u8]) -> Vec<usize>) -> Vec<Step> {
     let mut out = Vec::new();
     for (index, step) in steps.iter().enumerate() {
         let Step::Push(part, bytes) = step else {
@@ -86,7 +82,8 @@ pub(super) fn cut(steps: &[Step], mut cuts: impl FnMut(usize, &[u8]) -> Vec<usiz
 }
 
 /// Delivers adjacent deltas of several parts byte by byte, one byte of each part in turn.
-pub(super) fn in_turns(steps: &[Step]) -> Vec<Step> {
+fn in_turns(steps: &[Step]) -> Vec<Step> {
+    let is_push = |step: &Step| matches!(step, Step::Push(..));
     let mut out = Vec::new();
     for group in steps.chunk_by(|a, b| is_push(a) && is_push(b)) {
         let mut queues: BTreeMap<PartId, Vec<u8>> = BTreeMap::new();
@@ -98,30 +95,22 @@ pub(super) fn in_turns(steps: &[Step]) -> Vec<Step> {
         }
         let longest = queues.values().map(Vec::len).max().unwrap_or(0);
         for at in 0..longest {
-            let byte = |(part, bytes): (&PartId, &Vec<u8>)| Some((*part, *bytes.get(at)?));
-            let turn = queues.iter().filter_map(byte);
-            out.extend(turn.map(|(part, byte)| Step::Push(part, vec![byte])));
+            let byte =
+                |(part, bytes): (&PartId, &Vec<u8>)| Some(Step::Push(*part, vec![*bytes.get(at)?]));
+            out.extend(queues.iter().filter_map(byte));
         }
     }
     out
 }
 
-pub(super) fn is_push(step: &Step) -> bool {
-    matches!(step, Step::Push(..))
-}
-
+/// Puts an empty delta before and after each delta.
 pub(super) fn with_empty(steps: &[Step]) -> Vec<Step> {
-    let mut out = Vec::new();
-    for step in steps {
-        if let Step::Push(part, _) = step {
-            out.extend([
-                Step::Push(*part, Vec::new()),
-                step.clone(),
-                Step::Push(*part, Vec::new()),
-            ]);
-        } else {
-            out.push(step.clone());
+    let surrounded = |step: &Step| match step {
+        Step::Push(part, _) => {
+            let empty = || Step::Push(*part, Vec::new());
+            vec![empty(), step.clone(), empty()]
         }
-    }
-    out
+        _ => vec![step.clone()],
+    };
+    steps.iter().flat_map(surrounded).collect()
 }
