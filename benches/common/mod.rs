@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // shared; each bench uses some of it
 
+pub(crate) mod packs;
 #[cfg(feature = "harness")]
 pub(crate) mod processor;
 pub(crate) mod rescan;

@@ -4,6 +4,7 @@ use std::hint::black_box;
 
 use ttsr::{Channel, Limits, Pack, Stream};
 
+use crate::common::packs::{DEFAULT_PACKS, builtin};
 use crate::common::rules::{PART, made, pack, push_all};
 use crate::common::text::Text;
 
@@ -17,6 +18,8 @@ pub(crate) const NAMES: &[&str] = &[
     "delta, 100 rules, cold",
     "delta, 100 rules, tool input",
     "delta, 1000 rules, tool input",
+    "delta, default packs",
+    "delta, default packs, tool input",
     "bulk 1 KB, 100 rules",
     "bulk 64 KB, 10 rules",
     "bulk 64 KB, 100 rules",
@@ -65,6 +68,7 @@ fn prepare(name: &str) -> Prepared {
     };
     let kind = name.split([',', ' ']).next().expect("a kind");
     match kind {
+        "delta" if name.contains("default packs") => shipped(name.ends_with("tool input")),
         "delta" => {
             let script = if name.ends_with("Chinese") {
                 "Chinese"
@@ -133,6 +137,35 @@ fn deltas(count: usize, text: Text, channel: Channel, is_warm: bool) -> Prepared
     Prepared {
         pieces: text.deltas.len() - 1,
         hits: 1,
+        pass: Box::new(move || push_all(&mut stream, &text)),
+    }
+}
+
+/// Counts the deltas of a long part with the default packs: English prose, or commands.
+fn shipped(is_tool_input: bool) -> Prepared {
+    let pack = builtin(&DEFAULT_PACKS);
+    let text = Text::made("ASCII", LENGTH);
+    let (mut text, channel, planted): (_, _, &[u8]) = match is_tool_input {
+        true => (text.escaped(), Channel::ToolInput, br#" && rm -rf /"}"#),
+        false => (text, Channel::Text, b" <|im_start|>"),
+    };
+    text.bytes.extend_from_slice(planted);
+    *text.deltas.last_mut().expect("a text has an end") = text.bytes.len() as u32;
+    let open = move || {
+        let mut stream = pack.stream();
+        stream.open(PART, channel);
+        if is_tool_input {
+            assert!(stream.tool(PART, "bash", "call").is_empty());
+            assert!(stream.push(PART, br#"{"command":""#).is_empty());
+        }
+        stream
+    };
+    let hits = push_all(&mut open(), &text);
+    assert!(hits > 0, "the planted text");
+    let mut stream: Stream = open();
+    Prepared {
+        pieces: text.deltas.len() - 1,
+        hits,
         pass: Box::new(move || push_all(&mut stream, &text)),
     }
 }

@@ -11,6 +11,8 @@
 
 #[path = "../common/allocations.rs"]
 mod allocations;
+#[path = "../common/packs.rs"]
+mod packs;
 mod recordings;
 mod rows;
 

@@ -8,20 +8,8 @@ use rustix::time::{ClockId, clock_gettime};
 use ttsr::{Channel, Conversation, Event, Flow, Pack, PartId};
 
 use crate::allocations::ALLOCATIONS;
+use crate::packs::{DEFAULT_PACKS, builtin};
 use crate::recordings::{Reply, as_command, deltas, long_part, replies};
-
-/// The packs that a user gets without naming any, those for OpenCode's own tools excepted.
-const DEFAULT: [&str; 9] = [
-    "std/secrets",
-    "std/shell-safety",
-    "std/injection",
-    "std/degeneration",
-    "std/test-integrity",
-    "lang/go",
-    "lang/python",
-    "lang/rust",
-    "lang/typescript",
-];
 
 const PART: PartId = PartId(0);
 
@@ -41,19 +29,19 @@ pub(crate) fn rows() -> Vec<Row> {
         recorded("recorded streams, no rules", Vec::new(), None),
         recorded(
             "recorded streams, all default packs",
-            DEFAULT.to_vec(),
+            DEFAULT_PACKS.to_vec(),
             Some(60.0),
         ),
-        long("one text part", &DEFAULT, Channel::Text, Some(18.0)),
+        long("one text part", &DEFAULT_PACKS, Channel::Text, Some(18.0)),
         long(
             "one reasoning part",
-            &DEFAULT,
+            &DEFAULT_PACKS,
             Channel::Reasoning,
             Some(18.0),
         ),
         long(
             "one tool input (`command` of `bash`)",
-            &DEFAULT,
+            &DEFAULT_PACKS,
             Channel::ToolInput,
             Some(40.0),
         ),
@@ -92,15 +80,8 @@ pub(crate) fn rows() -> Vec<Row> {
     ];
     let alone =
         |pack: &'static str| recorded(&format!("recorded streams, {pack}"), vec![pack], None);
-    rows.extend(DEFAULT.map(alone));
+    rows.extend(DEFAULT_PACKS.map(alone));
     rows
-}
-
-fn pack(names: &[&str]) -> Pack {
-    let builder = names
-        .iter()
-        .fold(Pack::builder(), |builder, name| builder.builtin(*name));
-    builder.build().expect("the built-in packs load")
 }
 
 /// Returns the processor time of this thread.
@@ -125,7 +106,7 @@ fn recorded(name: &str, packs: Vec<&'static str>, goal: Option<f64>) -> Row {
         unit: NS_A_DELTA,
         goal,
         measure: Box::new(move || {
-            let pack = pack(&packs);
+            let pack = builtin(&packs);
             let replies = replies();
             let deltas = deltas(&replies);
             Box::new(move || {
@@ -162,7 +143,7 @@ fn long(name: &str, packs: &'static [&'static str], channel: Channel, goal: Opti
         unit: NS_A_DELTA,
         goal,
         measure: Box::new(move || {
-            let pack = pack(packs);
+            let pack = builtin(packs);
             let replies = replies();
             let deltas = match channel {
                 Channel::ToolInput => as_command(&long_part(&replies, Channel::Text)),
@@ -198,7 +179,7 @@ fn open_and_close() -> Row {
         unit: "ns a reply",
         goal: Some(300.0),
         measure: Box::new(|| {
-            let pack = pack(&DEFAULT);
+            let pack = builtin(&DEFAULT_PACKS);
             Box::new(move || timed(REPLIES, || (0..REPLIES).for_each(|_| empty_reply(&pack))))
         }),
     }
@@ -223,7 +204,7 @@ fn allocations() -> Row {
         unit: "allocations",
         goal: Some(4.0),
         measure: Box::new(|| {
-            let pack = pack(&DEFAULT);
+            let pack = builtin(&DEFAULT_PACKS);
             let mut conversation = Conversation::new(&pack);
             Box::new(move || {
                 let before = ALLOCATIONS.load(Ordering::Relaxed);
