@@ -100,9 +100,8 @@ struct AttemptState {
     redacting: Vec<(RuleId, PartId)>,
     records: Vec<DecisionRecord>,
     reviews: Vec<CallReview>,
-    /// Decisions that the reference loop has not acted on, each with its message, and true if the message waits for the
-    /// next request because of it.
-    new_decisions: Vec<(Decision, String, bool)>,
+    /// Decisions that the reference loop has not acted on.
+    new_decisions: Vec<LoopDecision>,
     /// Bytes that arrived after the end of the attempt.
     late_bytes: u64,
     /// The bytes that were released last.
@@ -110,7 +109,10 @@ struct AttemptState {
 }
 
 /// A decision of an attempt, for the reference loop.
-#[cfg(feature = "harness")]
+#[cfg_attr(
+    not(feature = "harness"),
+    allow(dead_code, reason = "the loop reads it")
+)]
 #[derive(Debug)]
 pub(crate) struct LoopDecision {
     pub(crate) decision: Decision,
@@ -782,7 +784,11 @@ impl Conversation {
             let record = DecisionRecord::new(&attempt.stream, &decision, message.clone());
             attempt.records.push(record);
             if decision.is_suppressed() {
-                self.record_for_loop(decision, message, false);
+                self.record_for_loop(LoopDecision {
+                    decision,
+                    message,
+                    is_queued: false,
+                });
                 continue;
             }
             let mut is_queued = false;
@@ -810,7 +816,11 @@ impl Conversation {
                 Action::Handoff if self.is_loop => {}
                 _ => self.session.delivered(&decision),
             }
-            self.record_for_loop(decision, message, is_queued);
+            self.record_for_loop(LoopDecision {
+                decision,
+                message,
+                is_queued,
+            });
         }
         let flow = self.flow();
         debug_assert_eq!(
@@ -821,9 +831,9 @@ impl Conversation {
         flow
     }
 
-    fn record_for_loop(&mut self, decision: Decision, message: String, is_queued: bool) {
+    fn record_for_loop(&mut self, decision: LoopDecision) {
         if let (Some(attempt), true) = (&mut self.attempt, self.is_loop) {
-            attempt.new_decisions.push((decision, message, is_queued));
+            attempt.new_decisions.push(decision);
         }
     }
 
@@ -957,18 +967,13 @@ impl Conversation {
         attempt.is_some_and(|attempt| !attempt.new_decisions.is_empty())
     }
 
-    /// Returns the decisions that the loop has not acted on, the suppressed ones included, in their order.
+    /// Returns the decisions that the loop has not acted on, the suppressed ones included, in the order in which they were
+    /// made.
     pub(crate) fn take_new_decisions(&mut self) -> Vec<LoopDecision> {
         let attempt = self.attempt.as_mut();
-        let new = attempt.map_or_else(Vec::new, |attempt| {
+        attempt.map_or_else(Vec::new, |attempt| {
             std::mem::take(&mut attempt.new_decisions)
-        });
-        let made = |(decision, message, is_queued)| LoopDecision {
-            decision,
-            message,
-            is_queued,
-        };
-        new.into_iter().map(made).collect()
+        })
     }
 
     /// Takes over the review of a call that a rule asks for. From then on it does not hold the input back.

@@ -46,13 +46,15 @@ pub fn test(pack: &Pack) -> Result<usize, TestError> {
     let mut run = 0;
     let mut failures = Vec::new();
     for (id, rule) in (0..).map(RuleId).zip(pack.rules()) {
-        let matching = rule.examples.matching.iter().map(|text| (text, true));
-        let others = rule.examples.not_matching.iter().map(|text| (text, false));
-        for (text, must_hit) in matching.chain(others) {
+        let hit = Expectation::Hit { by_byte: None };
+        let matching = rule.examples.matching.iter().map(|text| (text, hit));
+        let others = rule.examples.not_matching.iter();
+        let others = others.map(|text| (text, Expectation::NoHit));
+        for (text, expected) in matching.chain(others) {
             run += 1;
             for &channel in &rule.on {
                 let sample = Sample::from_example(rule, channel, text);
-                let problem = check_sample(pack, id, &sample, must_hit, None);
+                let problem = check_sample(pack, id, &sample, expected);
                 failures
                     .extend(problem.map(|problem| TestFailure::new(rule, channel, text, problem)));
             }
@@ -60,7 +62,13 @@ pub fn test(pack: &Pack) -> Result<usize, TestError> {
         for case in &rule.cases {
             run += 1;
             let sample = Sample::from_case(rule, case);
-            let problem = check_sample(pack, id, &sample, case.expect.is_some(), case.by_byte);
+            let expected = match case.expect {
+                Some(_) => Expectation::Hit {
+                    by_byte: case.by_byte,
+                },
+                None => Expectation::NoHit,
+            };
+            let problem = check_sample(pack, id, &sample, expected);
             let failure =
                 problem.map(|problem| TestFailure::new(rule, case.channel, &case.text, problem));
             failures.extend(failure);
@@ -144,13 +152,22 @@ impl fmt::Display for TestFailure {
 
 const PART: PartId = PartId(0);
 
+/// The expected result of a sample.
+#[derive(Clone, Copy)]
+enum Expectation {
+    /// A hit, decided by this byte at the latest.
+    Hit {
+        by_byte: Option<u64>,
+    },
+    NoHit,
+}
+
 /// Returns the problem of a sample, if it has one.
 fn check_sample(
     pack: &Pack,
     rule: RuleId,
     sample: &Sample,
-    must_hit: bool,
-    by_byte: Option<u64>,
+    expected: Expectation,
 ) -> Option<&'static str> {
     let bytes = &sample.bytes;
     let whole = first_hit(pack, rule, sample, [bytes.as_slice()]);
@@ -162,12 +179,15 @@ fn check_sample(
     if by_bytes != whole || (1..bytes.len()).any(|at| in_two(at) != whole) {
         return Some("hits differently when it is split");
     }
-    match (must_hit, whole) {
-        (true, None) => Some("must hit, and does not"),
-        (false, Some(_)) => Some("must not hit, and does"),
-        (true, Some(hit)) if by_byte.is_some_and(|most| hit.decided > most) => {
-            Some("hits after the byte that the case names")
-        }
+    match (expected, whole) {
+        (Expectation::Hit { .. }, None) => Some("must hit, and does not"),
+        (Expectation::NoHit, Some(_)) => Some("must not hit, and does"),
+        (
+            Expectation::Hit {
+                by_byte: Some(most),
+            },
+            Some(hit),
+        ) if hit.decided > most => Some("hits after the byte that the case names"),
         _ => None,
     }
 }
@@ -211,7 +231,7 @@ mod tests {
             bytes: b"a key.".into(),
         };
         let rule = RuleId(0);
-        let problem = |by_byte| check_sample(&pack, rule, &sample, true, by_byte);
+        let problem = |by_byte| check_sample(&pack, rule, &sample, Expectation::Hit { by_byte });
         assert_eq!(problem(None), None);
         assert_eq!(problem(Some(6)), None);
         assert!(problem(Some(5)).is_some_and(|it| it.contains("after the byte")));

@@ -51,15 +51,18 @@ pub struct Limits {
     pub file_bytes: u64,
     /// The most rule files in a pack folder. Default 4,096.
     pub files: usize,
-    /// The budget of one automaton's transition table and state sets, in bytes. Beyond it matching stays exact and
-    /// linear, and is slower until a new table replaces the full one. While streams still use the full table, both
-    /// exist. There is one automaton for each channel and each view of it (verbatim, a fold, a region), one more for
-    /// rules that hold or redact, and one more for rules that need whole matches. Each rule of the last two kinds has
-    /// one of its own once it has matched, with at most 256 KiB. Default 64 MiB, of which only the used part is resident. A table starts with room for 4 MiB of its budget (32 MiB for an automaton of 128 or
-    /// more patterns), and reserves three times its room as address space. On WebAssembly, where a reservation is
-    /// resident, it starts with room for 256 KiB (2 MiB). Each further table has room for four times as much as the one
-    /// before. Besides, text channels with several automata have at most eight products of them with at most 6 MiB each,
-    /// twice that while one is replaced.
+    /// The budget of one automaton's transition table and state sets, in bytes. Default 64 MiB, of which only the used part
+    /// is resident. Beyond it matching stays exact and linear, and is slower until a new table replaces the full one.
+    ///
+    /// - Automata: one for each channel and each view of it (verbatim, a fold, a region), one more for rules that hold or
+    ///   redact, and one more for rules that need full matches. Each rule of the last two kinds has one of its own once it
+    ///   has matched, with at most 256 KiB.
+    /// - Tables: while streams still use a full table, it and its successor exist. The first table has room for 4 MiB of
+    ///   the budget (32 MiB for an automaton of 128 or more patterns), and each further one for four times as much.
+    /// - Address space: a table reserves three times its room. On WebAssembly, where a reservation is resident, the first
+    ///   table has room for 256 KiB (2 MiB).
+    /// - Products: text channels with several automata have at most eight products of them with at most 6 MiB each, twice
+    ///   that while one is replaced.
     pub table_bytes: usize,
     /// The most parts of one stream. A closed part costs at most 20 bytes, and 40 more for the names of its tool, call
     /// and file, if it has any; a part beyond the limit costs nothing. Default 10,000.

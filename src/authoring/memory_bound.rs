@@ -95,7 +95,7 @@ fn retained_on(rules: &[&Rule], channel: Channel, limits: &Limits) -> usize {
             .map(|spec| detector_bytes(spec) + windows(spec) * buffers::WINDOW_BYTES);
         of_rules += detectors.sum::<usize>() + quote_bytes(rule);
     }
-    of_rules + shared.bytes(is_tool_input, limits)
+    of_rules + shared.bytes(channel, limits)
 }
 
 /// The readers of a part that rules share.
@@ -113,7 +113,7 @@ struct SharedReaders {
 impl SharedReaders {
     fn add(&mut self, rule: &Rule, specs: &[DetectorSpec], channel: Channel) {
         let is_tool_input = channel == Channel::ToolInput;
-        let is_compound = CompoundCondition::from_rule(rule, false, MatchMode::First).is_some();
+        let is_compound = CompoundCondition::from_rule(rule, &[], MatchMode::First).is_some();
         for pattern in rule.condition.patterns() {
             let key = ViewKey::from_pattern(pattern, channel);
             if !self.keys.contains(&key) {
@@ -127,16 +127,17 @@ impl SharedReaders {
         }
         let detectors = specs.iter();
         self.sources
-            .extend(detectors.filter_map(|spec| spec.source(is_tool_input)));
+            .extend(detectors.filter_map(|spec| spec.source(channel)));
         if rule.condition.ast.is_some() {
-            self.sources.push(ViewSource::code_view(is_tool_input));
+            self.sources.push(ViewSource::code_view(channel));
             self.reads_trees = true;
         }
         self.has_detectors |= !specs.is_empty();
         self.reads_commands |= rule.condition.has_commands() && is_tool_input;
     }
 
-    fn bytes(mut self, is_tool_input: bool, limits: &Limits) -> usize {
+    fn bytes(mut self, channel: Channel, limits: &Limits) -> usize {
+        let is_tool_input = channel == Channel::ToolInput;
         self.sources.sort_unstable();
         self.sources.dedup();
         let views = self.sources.into_iter().map(view_bytes).sum::<usize>();
@@ -181,7 +182,7 @@ impl SharedReaders {
 
 /// Returns the bytes of quoted matches: those that wait, and those of the last hit.
 fn quote_bytes(rule: &Rule) -> usize {
-    let compound = CompoundCondition::from_rule(rule, false, MatchMode::First);
+    let compound = CompoundCondition::from_rule(rule, &[], MatchMode::First);
     let waits = compound.is_some_and(|compound| {
         compound.has_none || compound.last.is_some() || compound.needs_every_match()
     });

@@ -72,7 +72,7 @@ impl ScalarTracker {
             self.state = match (self.state, rest[used - 1]) {
                 (TokenState::NotJson, _) => TokenState::NotJson,
                 (TokenState::String, b'"') => {
-                    self.complete_scalar(last, false);
+                    self.complete_scalar(last);
                     TokenState::Structure
                 }
                 (TokenState::String, b'\\') => TokenState::Escape,
@@ -95,7 +95,7 @@ impl ScalarTracker {
         );
         let was_bare = self.state == TokenState::Bare;
         if is_structure && was_bare {
-            self.complete_scalar(self.offset, true);
+            self.complete_scalar(self.offset);
         }
         if byte == b'"' {
             self.open_start = self.offset + 1;
@@ -115,14 +115,17 @@ impl ScalarTracker {
     /// Ends the input, and with it the scalar that is being read.
     pub(super) fn finish(&mut self) {
         match self.state {
-            TokenState::Bare => self.complete_scalar(self.offset, true),
-            TokenState::String | TokenState::Escape => self.complete_scalar(self.offset, false),
+            TokenState::Bare | TokenState::String | TokenState::Escape => {
+                self.complete_scalar(self.offset);
+            }
             TokenState::Start | TokenState::NotJson | TokenState::Structure => return,
         }
         self.state = TokenState::Structure;
     }
 
-    fn complete_scalar(&mut self, end: u64, is_bare: bool) {
+    /// Adds the scalar that is being read, which ends at `end`.
+    fn complete_scalar(&mut self, end: u64) {
+        let is_bare = self.state == TokenState::Bare;
         // An empty string has no byte that a range could touch.
         let start = self.open_start;
         if start < end {

@@ -419,7 +419,7 @@ impl Processor {
     pub fn wait(&mut self, now: Duration) -> Option<Duration> {
         self.progress.now = self.progress.now.max(now);
         self.progress.quiet_since = self.progress.now;
-        let bounds = self.bounds(true);
+        let bounds = self.bounds(TimeCheck::Tick);
         let deadlines = bounds.into_iter().flatten().map(|bound| bound.deadline);
         let is_asked = self.attempt.is_timed && self.state == ReplyState::Streaming;
         let rules = is_asked.then(|| self.progress.now.saturating_add(RULES_ASKED));
@@ -562,7 +562,7 @@ impl Processor {
             Input::Cancel => self.refuse(AbortCause::cancelled(), out),
             Input::Tick => {
                 if let Some(bound) = self
-                    .reached_time_bound(false)
+                    .reached_time_bound(TimeCheck::Input)
                     .filter(|bound| *bound == "reply")
                 {
                     self.refuse(AbortCause::timeout(bound), out);
@@ -576,8 +576,11 @@ impl Processor {
         if matches!(input, Input::Cancel) {
             return self.cut(AbortCause::cancelled(), out);
         }
-        let is_tick = matches!(input, Input::Tick);
-        if let Some(bound) = self.reached_time_bound(is_tick) {
+        let check = match input {
+            Input::Tick => TimeCheck::Tick,
+            _ => TimeCheck::Input,
+        };
+        if let Some(bound) = self.reached_time_bound(check) {
             return match self.state {
                 ReplyState::Ending { .. } => self.finish_early(out),
                 _ => self.cut(AbortCause::timeout(bound), out),
@@ -791,9 +794,9 @@ impl Processor {
         })));
     }
 
-    /// Returns the name of the bound of time that is reached. Silence counts only if `is_quiet`.
-    fn reached_time_bound(&self, is_quiet: bool) -> Option<&'static str> {
-        let mut bounds = self.bounds(is_quiet).into_iter().flatten();
+    /// Returns the name of the bound of time that is reached.
+    fn reached_time_bound(&self, check: TimeCheck) -> Option<&'static str> {
+        let mut bounds = self.bounds(check).into_iter().flatten();
         let overdue = bounds.find(|bound| self.progress.now >= bound.deadline)?;
         Some(overdue.name)
     }
@@ -801,7 +804,7 @@ impl Processor {
     /// Returns the bounds of time that apply now. A bound that forbids a retry comes before those that allow one.
     // Called for each delta. Inlined, the search for the first bound that is reached builds no array.
     #[inline(always)]
-    fn bounds(&self, is_quiet: bool) -> [Option<TimeBound>; 4] {
+    fn bounds(&self, check: TimeCheck) -> [Option<TimeBound>; 4] {
         let bound = |name, since: Duration, longest: Option<Duration>| {
             longest.map(|longest| TimeBound {
                 name,
@@ -820,7 +823,11 @@ impl Processor {
         [
             bound("reply", Duration::ZERO, reply),
             bound("attempt", progress.attempt_began, attempt),
-            bound("stall", progress.quiet_since, stall.filter(|_| is_quiet)),
+            bound(
+                "stall",
+                progress.quiet_since,
+                stall.filter(|_| check == TimeCheck::Tick),
+            ),
             bound(
                 "linger",
                 progress.attempt_began,
@@ -853,6 +860,15 @@ const RULES_ASKED: Duration = Duration::from_secs(1);
 fn bounds_time(rule: &Rule) -> bool {
     let limit = rule.condition.limit.as_ref();
     limit.is_some_and(|limit| limit.millis.is_some() || limit.stall_millis.is_some())
+}
+
+/// An occasion to compare the time with its bounds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TimeCheck {
+    /// Time has passed without an input, so the bound on silence counts.
+    Tick,
+    /// An input arrived, which ends the silence.
+    Input,
 }
 
 /// A bound of time with its deadline, counted from the beginning of the reply.

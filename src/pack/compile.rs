@@ -122,14 +122,9 @@ pub(super) fn compile(
     });
     let scopes: Vec<RuleScope> = scopes.collect::<Result<_, _>>()?;
     let allow_entries = allow_entries(&rules, allows, &mut globs)?;
-    // An allow entry with globs on the text may reject the first match, so the rule needs the later ones too.
-    let is_allowed_by_text = |index: usize| {
-        let mut entries = allow_entries[index].iter();
-        entries.any(|entry| entry.text.is_some())
-    };
-    let indexed = rules.iter().enumerate();
-    let conditions: Vec<_> = indexed
-        .map(|(index, rule)| CompoundCondition::from_rule(rule, is_allowed_by_text(index), mode))
+    let with_allows = rules.iter().zip(&allow_entries);
+    let conditions: Vec<_> = with_allows
+        .map(|(rule, allows)| CompoundCondition::from_rule(rule, allows, mode))
         .collect();
     let mut budget = StateBudget::new(context.limits.pack_states);
     let patterns = compile_patterns(&rules, &conditions, context, &mut globs, &mut budget)?;
@@ -557,7 +552,7 @@ fn compile_channel(
     let mut views = views.collect::<Result<Vec<_>, _>>()?;
     let has_markdown = detectors
         .iter()
-        .map(|detector| detector.spec.source(false))
+        .map(|detector| detector.spec.source(Channel::Text))
         .chain(views.iter().map(|view| view.key.source))
         .any(|source| source == Some(ViewSource::Markdown));
     Ok(Some(ChannelRules {

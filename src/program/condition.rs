@@ -1,5 +1,8 @@
 //! Compound conditions: conditions that need more than a match of one pattern.
 
+use std::sync::Arc;
+
+use super::scope::AllowEntry;
 use crate::rule::{Action, Count, Rule, Within};
 
 /// The matches of a rule that a stream reports.
@@ -53,14 +56,16 @@ pub(crate) struct CompoundCondition {
 }
 
 impl CompoundCondition {
-    /// Returns the compound condition of `rule` if it has one and `mode` is [`MatchMode::First`]; always returns one if
+    /// Returns the compound condition of `rule`, which has these allow entries, if it has one and `mode` is [`MatchMode::First`]; always returns one if
     /// `mode` is [`MatchMode::Every`].
     pub(crate) fn from_rule(
         rule: &Rule,
-        is_allowed_by_text: bool,
+        allows: &[Arc<AllowEntry>],
         mode: MatchMode,
     ) -> Option<Box<CompoundCondition>> {
         let condition = &rule.condition;
+        // An entry with globs on the text may reject the first match, so the rule needs the later ones too.
+        let is_allowed_by_text = allows.iter().any(|entry| entry.text.is_some());
         let is_plain = mode == MatchMode::First
             && condition.all.is_empty()
             && condition.sequence.is_empty()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ViewSource;
-use crate::rule::{Condition, KnownList, Named, Script};
+use crate::rule::{Channel, Condition, KnownList, Named, Script};
 use crate::verdict::RuleId;
 use ttsr_views::detect::doom_loop::LoopLimits;
 use ttsr_views::detect::limit::BoundLimits;
@@ -101,7 +101,8 @@ impl DetectorSpec {
     }
 
     /// Returns the view whose output the detector reads; `None` if it reads the unchanged text.
-    pub(crate) fn source(&self, is_tool_input: bool) -> Option<ViewSource> {
+    pub(crate) fn source(&self, channel: Channel) -> Option<ViewSource> {
+        let is_tool_input = channel == Channel::ToolInput;
         match self {
             DetectorSpec::Limit(_)
             | DetectorSpec::DoomLoop(_)

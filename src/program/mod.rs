@@ -3,7 +3,8 @@
 //!
 //! A [`Program`] has, for each channel, the rules grouped by the view that their patterns read ([`ViewRules`]), and,
 //! for each rule, its scope, its compound condition and the entries that allow it. Everything here is immutable but
-//! the matchers, which are built when text first reaches them, and their transition tables. The program knows neither TOML nor the state of a stream.
+//! the matchers, which are built when text first reaches them, their transition tables, and the products of several
+//! matchers ([`ProductCache`]). The program knows neither TOML nor the state of a stream.
 
 mod capture;
 mod command;
@@ -283,12 +284,12 @@ impl ChannelRules {
     }
 
     /// Returns true if a rule of this channel needs regions from that view.
-    pub(crate) fn wants(&self, source: ViewSource, is_tool_input: bool) -> bool {
+    pub(crate) fn wants(&self, source: ViewSource, channel: Channel) -> bool {
         let mut views = self.views.iter();
         let mut detectors = self.detectors.iter();
-        source == ViewSource::code_view(is_tool_input) && self.has_shapes()
+        source == ViewSource::code_view(channel) && self.has_shapes()
             || views.any(|view| view.key.source == Some(source))
-            || detectors.any(|detector| detector.spec.source(is_tool_input) == Some(source))
+            || detectors.any(|detector| detector.spec.source(channel) == Some(source))
     }
 
     /// Returns true if a rule of this channel distinguishes comments, strings and the rest of code.

@@ -75,11 +75,11 @@ pub(crate) enum ViewSource {
 }
 
 impl ViewSource {
-    /// Returns the view that finds code.
-    pub(crate) fn code_view(is_tool_input: bool) -> ViewSource {
-        match is_tool_input {
-            true => ViewSource::Edits,
-            false => ViewSource::Markdown,
+    /// Returns the view that finds code in parts of a channel.
+    pub(crate) fn code_view(channel: Channel) -> ViewSource {
+        match channel {
+            Channel::ToolInput => ViewSource::Edits,
+            _ => ViewSource::Markdown,
         }
     }
 }

@@ -374,7 +374,7 @@ impl PartReader {
             PartReader::Whole(Box::new(MatchReader {
                 deferred: DeferredText::default(),
                 reader: HaystackReader::new(&rules.raw),
-                views: Views::new(rules, false),
+                views: Views::new(rules, channel),
             }))
         }
     }

@@ -491,7 +491,7 @@ impl Alphabet {
     fn column(&self, code: u32) -> Column {
         let block = usize::from(self.blocks[code as usize / BLOCK_CODES]);
         let column = self.columns[block * BLOCK_CODES + code as usize % BLOCK_CODES];
-        // At most `Column::MAX`: `new` has asserted that it has so many columns.
+        // At most `Column::MAX`: `new` has asserted that there are no more columns.
         Column(usize::from(column))
     }
 }

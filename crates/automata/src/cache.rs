@@ -104,7 +104,7 @@ const SYMBOLS_PER_STATE: u32 = 2;
 /// With at most this number of states no verdict is reached: every table starts empty, and all of its states are new.
 const MIN_STATES_TO_JUDGE: usize = 8192;
 
-/// The most states whose patterns at the end of a haystack are kept. It bounds them to some hundred kilobytes.
+/// The most states whose patterns at the end of a haystack are kept. It bounds them to a few hundred kilobytes.
 const MAX_ENDS: usize = 4096;
 
 /// An encoded state set, as a range of [`CacheBuilder::codes`].
@@ -169,7 +169,7 @@ impl CacheBuilder {
     #[cfg(test)]
     pub(super) fn shape(&self) -> String {
         let sparse = self.sparse_keys.len();
-        format!("{} narrow rows, {} widened", sparse, self.promoted_rows)
+        format!("{} sparse rows, {} promoted", sparse, self.promoted_rows)
     }
 
     /// Returns the bytes of all rows.

@@ -1,4 +1,4 @@
-//! A lazily built DFA. Its transition table is append-only and shared by all streams and threads.
+//! A lazily built DFA. Its transition table is append-only and shared by all cursors and threads.
 //!
 //! The search is one state. When it reaches the cut of a pattern it *activates* the suffix of that cut: another
 //! state of the same table, which is stepped beside the search until it is dead. Activating a live suffix merges
@@ -228,7 +228,7 @@ pub struct AutomatonSize {
     /// True if the budget is spent, so that new states are simulated instead of built.
     pub is_full: bool,
     /// The number of times that a full table was replaced by a larger one, up to the budget. The table before is kept
-    /// while streams still use it; there are never more than two.
+    /// while cursors still use it; there are never more than two.
     pub generation: u32,
 }
 
@@ -247,8 +247,7 @@ impl LazyDfa {
         // If the start closure reaches a cut, entering a start state activates a suffix. The prefilter jumps to start
         // states and would skip that.
         let mut start_states = current.start_states.iter();
-        let activates_suffix =
-            start_states.any(|&start_closures| current.table.is_special(start_closures));
+        let activates_suffix = start_states.any(|&state| current.table.is_special(state));
         if !activates_suffix {
             self.filter = Prefilter::new(&self.nfa, self.config.level).map(Box::new);
         }
@@ -403,8 +402,8 @@ impl LazyDfa {
         let mut decoder = std::mem::take(&mut cursor.decoder);
         decoder.flush(|symbol, back| {
             cursor.count(symbol);
-            self.nfa.alphabet.symbol(symbol, |column, place| {
-                self.step(cursor, column, place.shifted(0, back), on);
+            self.nfa.alphabet.symbol(symbol, |column, span| {
+                self.step(cursor, column, span.shifted(0, back), on);
             });
         });
         cursor.decoder = decoder;

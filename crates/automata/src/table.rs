@@ -274,7 +274,7 @@ impl Table {
         // 2. a step after a sparse row, or on a column of another alphabet, may have loaded a number that is no id: a
         //    column number, a look-behind, an entry counter or the offset of a report. All of them are below `self.end`
         //    by the assertion of `Table::new`, and behind `self.end` lies nothing but zeros;
-        // 3. a column is at most `Column::MAX`, and so many cells and one more follow `self.end`.
+        // 3. a column is at most `Column::MAX`, and `Column::MAX + 1` cells follow `self.end`.
         StateId(unsafe { self.cells.get_unchecked(cell) }.load(Ordering::Acquire))
     }
 
@@ -345,10 +345,10 @@ impl Table {
         if state.is_sparse() {
             return self.sparse_before(state);
         }
-        let about = self.row_info(state);
+        let info = self.row_info(state);
         LookBehind::from_number(match self.is_special(state) {
-            true => self.reports[about as usize].load(Ordering::Relaxed),
-            false => about,
+            true => self.reports[info as usize].load(Ordering::Relaxed),
+            false => info,
         })
     }
 
@@ -360,12 +360,12 @@ impl Table {
                 late: &[],
             };
         }
-        let about = self.row_info(state) as usize;
+        let start = self.row_info(state) as usize;
         // Relaxed is enough in the whole report: it was written before the id of the state was published, and the
         // caller has that id (invariant 1).
         let length = |at: usize| self.reports[at].load(Ordering::Relaxed) as usize;
-        let (now, late) = (length(about + 1), length(about + 2));
-        let lists = &self.reports[about + HEAD..][..now + late];
+        let (now, late) = (length(start + 1), length(start + 2));
+        let lists = &self.reports[start + HEAD..][..now + late];
         let (now, late) = lists.split_at(now);
         ReportLists { now, late }
     }
@@ -480,16 +480,16 @@ impl RowAllocator {
         table.fill(state);
         // Padding must not change the state: every row leads to itself on `STAY`, from its first publication on.
         table.set(state, STAY, state);
-        let about = match new.is_special() {
+        let info = match new.is_special() {
             true => self.add_report(table, new),
             false => new.before as u32,
         };
-        table.cells[table.info_index(state)].store(about, Ordering::Relaxed);
+        table.cells[table.info_index(state)].store(info, Ordering::Relaxed);
         Some(state)
     }
 
     fn add_report(&mut self, table: &Table, new: RowSpec<'_>) -> u32 {
-        let about = self.free_report;
+        let start = self.free_report;
         let head = [
             new.before as u32,
             new.now.len() as u32,
@@ -500,7 +500,7 @@ impl RowAllocator {
             table.reports[self.free_report].store(value, Ordering::Relaxed);
             self.free_report += 1;
         }
-        about as u32
+        start as u32
     }
 
     /// Returns the bytes of all rows and reports handed out.

@@ -4,6 +4,7 @@
 
 pub(super) mod oracle;
 pub(super) mod shape;
+mod unchecked;
 
 use regex_automata::nfa::thompson::pikevm::PikeVM;
 

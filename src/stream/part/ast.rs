@@ -297,7 +297,7 @@ impl CodeBlock {
                 decided,
             };
             let text = snippet.text().as_bytes();
-            let context = MatchContext::in_stretch(&[], &text[..range.end], &range, true);
+            let context = MatchContext::in_text(&text[..range.end], &range);
             admission.admit_finding(RuleId(rule), scope, finding, Some(context));
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::admit::{Admission, HaystackScope};
 use super::tail_window::TailWindow;
 use crate::program::{DetectorRule, DetectorSpec, ViewSource};
+use crate::rule::Channel;
 use crate::verdict::RuleId;
 use ttsr_views::chunk::{Chunk, Language, RegionSet, Tag};
 use ttsr_views::detect::control_tokens::{ControlTokenDetector, ControlTokenLimits};
@@ -45,7 +46,7 @@ enum DetectorMachine {
 
 impl DetectorReader {
     /// Returns `None` for a detector that does not read haystacks.
-    pub(super) fn new(detector: &DetectorRule, is_tool_input: bool) -> Option<DetectorReader> {
+    pub(super) fn new(detector: &DetectorRule, channel: Channel) -> Option<DetectorReader> {
         let machine = match &detector.spec {
             DetectorSpec::Repetition(limits) => {
                 DetectorMachine::Repetition(Box::new(RepetitionDetector::new(*limits)))
@@ -64,7 +65,7 @@ impl DetectorReader {
                 DetectorMachine::Names(Arc::clone(known), Box::new(names))
             }
             // In tool input there are no code spans.
-            DetectorSpec::UnknownFile(_) if is_tool_input => return None,
+            DetectorSpec::UnknownFile(_) if channel == Channel::ToolInput => return None,
             DetectorSpec::UnknownFile(known) => {
                 let files = UnknownFileDetector::new(Arc::clone(known), None);
                 DetectorMachine::Files(Arc::clone(known), Box::new(files))
@@ -77,7 +78,7 @@ impl DetectorReader {
         let mut reader = DetectorReader {
             rule: detector.rule,
             holds: detector.holds,
-            source: detector.spec.source(is_tool_input),
+            source: detector.spec.source(channel),
             machine,
             tail: TailWindow::default(),
             reads: true,

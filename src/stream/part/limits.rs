@@ -197,7 +197,7 @@ impl PartLimits {
         for (rule, limits) in &self.loops {
             let history = admission.state.histories.entry(*rule).or_default();
             if history.calls.push(limits, call.clone()).is_some() {
-                let context = MatchContext::in_stretch(&[], &input, &(0..input.len()), true);
+                let context = MatchContext::in_text(&input, &(0..input.len()));
                 admission.admit_finding(
                     *rule,
                     HaystackScope::default(),

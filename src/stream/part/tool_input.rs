@@ -6,6 +6,7 @@ use super::limits::PartLimits;
 use super::views::Views;
 use crate::limits::Limits;
 use crate::program::ChannelRules;
+use crate::rule::Channel;
 use crate::stream::Counters;
 use crate::verdict::Source;
 use ttsr_views::chunk::Chunk;
@@ -42,7 +43,7 @@ impl ToolInputReader {
         ToolInputReader {
             decoder: JsonDecoder::new(limits.json_depth, limits.path_bytes),
             value,
-            views: Views::new(rules, true),
+            views: Views::new(rules, Channel::ToolInput),
         }
     }
 

@@ -30,6 +30,7 @@ use super::deferred::{MemberList, SteppedText};
 use super::detectors::DetectorReader;
 use super::haystack::HaystackReader;
 use crate::program::{ChannelRules, ViewRules, ViewSource};
+use crate::rule::Channel;
 use crate::stream::Counters;
 use code::{CodeReader, CodeTagger};
 use ttsr_views::chunk::{Chunk, ChunkSink, Tag};
@@ -93,15 +94,15 @@ struct ViewReader {
 
 impl Views {
     /// Returns `None` if the rules of the channel need no views.
-    pub(super) fn new(rules: &ChannelRules, is_tool_input: bool) -> Option<Box<Views>> {
+    pub(super) fn new(rules: &ChannelRules, channel: Channel) -> Option<Box<Views>> {
         let detectors = rules.detectors.iter();
         let detectors: Box<[DetectorReader]> = detectors
-            .filter_map(|detector| DetectorReader::new(detector, is_tool_input))
+            .filter_map(|detector| DetectorReader::new(detector, channel))
             .collect();
         #[cfg(feature = "ast")]
         let shapes = rules.shapes.as_ref();
         #[cfg(feature = "ast")]
-        let trees = shapes.map(|_| CodeTrees::new(ViewSource::code_view(is_tool_input)));
+        let trees = shapes.map(|_| CodeTrees::new(ViewSource::code_view(channel)));
         #[cfg(feature = "ast")]
         let has_trees = trees.is_some();
         #[cfg(not(feature = "ast"))]
@@ -110,7 +111,7 @@ impl Views {
         if rules.views.is_empty() && detectors.is_empty() && !has_trees && !has_commands {
             return None;
         }
-        let wants = |source: ViewSource| rules.wants(source, is_tool_input);
+        let wants = |source: ViewSource| rules.wants(source, channel);
         Some(Box::new(Views {
             markdown: wants(ViewSource::Markdown).then(MarkdownView::new),
             edits: wants(ViewSource::Edits).then(|| EditView::new(EditLimits::default())),

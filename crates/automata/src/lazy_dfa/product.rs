@@ -83,7 +83,7 @@ pub struct IdlePositions {
     pub all: usize,
 }
 
-/// The product automaton of a list of matchers. It is immutable except for its append-only rows, which all streams share.
+/// The product automaton of a list of matchers. It is immutable except for its append-only rows, which all cursors share.
 ///
 /// # Example: two matchers, of which one reports
 /// ```
@@ -243,11 +243,26 @@ impl Product {
     #[inline]
     #[must_use]
     pub fn step(&self, from: ProductState, text: &[u8]) -> Option<ProductStep> {
+        // Row 0 leads to itself, so the loop needs no test for it.
+        self.step_with(from, text, |_, _| 0)
+    }
+
+    /// Steps a text. `missing` returns the row of a transition that is not built, or 0.
+    #[inline(always)]
+    fn step_with(
+        &self,
+        from: ProductState,
+        text: &[u8],
+        mut missing: impl FnMut(u32, u8) -> u32,
+    ) -> Option<ProductStep> {
         let (mut state, mut bits) = (from.0, 0);
         let mut idle = IdlePositions::default();
         for (at, &byte) in text.iter().enumerate() {
             bits |= byte;
-            state = self.next(state, byte);
+            state = match self.next(state, byte) {
+                0 => missing(state, byte),
+                next => next,
+            };
             idle.record(state, at + 1);
         }
         (state != 0 && bits.is_ascii()).then_some(ProductStep {
@@ -272,28 +287,17 @@ impl Product {
         from: ProductState,
         text: &[u8],
     ) -> Option<ProductStep> {
-        let mut rows = self.write();
-        let (mut state, mut idle) = (from.0, IdlePositions::default());
-        for (at, &byte) in text.iter().enumerate() {
-            if !byte.is_ascii() {
-                return None;
-            }
-            let next = self.next(state, byte);
-            state = match next {
-                0 => {
-                    let tuple = rows.successor(members, state, byte, self.filter)?;
-                    let next = rows.add(members, &tuple, &self.rejected_states)?;
-                    // A reader that still sees 0 declines. Nothing else is published through cells.
-                    self.cells[cell(state, byte)].store(next, Ordering::Release);
-                    next
-                }
-                _ => next,
-            };
-            idle.record(state, at + 1);
+        if !text.is_ascii() {
+            return None;
         }
-        Some(ProductStep {
-            state: ProductState(state),
-            idle,
+        let mut rows = self.write();
+        self.step_with(from, text, |state, byte| {
+            let tuple = rows.successor(members, state, byte, self.filter);
+            let row = tuple.and_then(|tuple| rows.add(members, &tuple, &self.rejected_states));
+            let next = row.unwrap_or(0);
+            // A reader that still sees 0 declines. Nothing else is published through cells.
+            self.cells[cell(state, byte)].store(next, Ordering::Release);
+            next
         })
     }
 
@@ -491,7 +495,8 @@ impl Rows {
         byte: u8,
         filter: TextFilter,
     ) -> Option<Tuple> {
-        if !self.has_generations_of(members) {
+        // Row 0 has no tuple.
+        if from == 0 || !self.has_generations_of(members) {
             return None;
         }
         let (first, states) = self.tuples[self.tuple_at(from)].split_first()?;

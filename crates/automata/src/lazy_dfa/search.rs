@@ -19,7 +19,7 @@
 //! | `push_symbols` | `lazy_dfa/search.rs` | symbols of any kind, with suffixes, reports and unbuilt states |
 //! | `push_fallback` | `lazy_dfa/fallback.rs` | symbols of a cursor that has left the table |
 //! | `step_lanes` | `lazy_dfa/speculative.rs` | long input: several stretches of text side by side |
-//! | `Product::step` | `lazy_dfa/product.rs` | deltas that several matchers read |
+//! | `Product::step_with` | `lazy_dfa/product.rs` | deltas that several matchers read |
 //!
 //! `push_special`, `push_prefiltered`, `push_until_idle` and `push_tiles` step nothing themselves: they choose which of
 //! these loops steps which bytes.
@@ -39,7 +39,7 @@
 //! 5. A block at the end of the input is padded with the column `STAY`, which leads every state to itself.
 //! 6. While a character is incomplete its bytes are in the decoder, and the state is the one before the character. Only
 //!    `push_symbols` and `push_fallback` step such a cursor.
-//! 7. `Utf8Decoder::passed` is called for the last character that was stepped outside the decoder: stray bytes after it
+//! 7. `Utf8Decoder::advance` or `advance_ascii` is called for the last character that was stepped outside the decoder: stray bytes after it
 //!    depend on its length.
 //!
 //! # Timing of reports

@@ -12,7 +12,7 @@
 //!
 //! # From the stream to the table
 //!
-//! The frames of the fast path, from the caller to the callee. The first three are in `ttsr`, the others here. The
+//! The frames of the fast path, from the caller to the callee. The first three are in `ttsr`, the others in this crate. The
 //! documentation of a function says when it declines. A frame that declines passes that on, up to `Stream::push`, which
 //! then calls `push_slow`.
 //!
@@ -23,12 +23,12 @@
 //! 5. [`DfaCursor::push_short`]
 //! 6. `Table::step_short`: from here on nothing declines; a byte that is not ASCII and an unbuilt transition give
 //!    [`Table::unknown`](crate::table::Table::unknown), which is special
-//! 7. `push_avx512` or `push_portable`
+//! 7. `step_avx512` or `step_portable`
 //! 8. `short_input::steps`
 //! 9. `Table::step_block_with`
 //! 10. `Table::next`
 //!
-//! Text that several matchers read leaves this path at frame 2, of any length: `OpenPart::push_short` calls
+//! Deltas of any length that several matchers read leave this path at frame 2: `OpenPart::push_short` calls
 //! `DeferredText::push`, and that [`Product::step`](crate::product::Product::step). Where these decline, `Stream::push_slow` calls
 //! `MatchReader::defer`, which enters the product and builds transitions, and otherwise `MatchReader::push`, which calls
 //! the matchers one after the other.
@@ -144,9 +144,8 @@ impl LazyDfa {
             // `run` has moved the cursor up to the character that it could not step.
             (cursor.state, cursor.decoder, cursor.stepped) = (state, decoder, stepped);
         }
-        // The bytes are stepped a second time only where it may help: with cuts, a special state may do no more than
-        // activate a suffix, which is not reported.
-        // Without cuts, a special state reports, is unbuilt or has a sparse row.
+        // To step again helps only if there are cuts: a special state may then do no more than activate a suffix, which
+        // is not reported. Otherwise it reports, is unbuilt or has a sparse row.
         if self.nfa.cuts.is_empty() {
             return None;
         }

@@ -60,7 +60,7 @@ impl LazyDfa {
         let extra = extra.get_or_insert_default();
         // `next` is scratch space, so resetting it undoes an earlier try. It must be set for every suffix before any
         // cut is activated: `on_report` merges into `next`, whether the suffix was stepped already or not.
-        let awake = extra.suffixes.len();
+        let live = extra.suffixes.len();
         extra
             .suffixes
             .iter_mut()
@@ -71,7 +71,7 @@ impl LazyDfa {
         };
         // Suffixes that this try has activated come after those that were live.
         if reports.is_err() {
-            extra.suffixes.truncate(awake);
+            extra.suffixes.truncate(live);
         }
         Ok((next, reports?))
     }

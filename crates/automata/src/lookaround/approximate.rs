@@ -252,7 +252,14 @@ impl<'p> Approximator<'p> {
         self.charge(1)?;
         Ok(match expr {
             Expr::Empty => Approximation::with_length(Hir::empty(), 0),
-            Expr::Any { newline, crlf } => Approximation::with_length(dot(*newline, *crlf), 1),
+            Expr::Any { newline, crlf } => {
+                let dot = match (newline, crlf) {
+                    (true, _) => Dot::AnyChar,
+                    (false, false) => Dot::AnyCharExceptLF,
+                    (false, true) => Dot::AnyCharExceptCRLF,
+                };
+                Approximation::with_length(Hir::dot(dot), 1)
+            }
             Expr::Assertion(assertion) => self.assertion(*assertion, expr)?,
             Expr::GeneralNewline { .. } => approximate_newline(),
             Expr::Literal { val, casei } => self.literal(val, *casei)?,
@@ -550,14 +557,6 @@ fn is_one_char(expr: &Expr) -> bool {
         Expr::Group(sub) => is_one_char(sub),
         _ => false,
     }
-}
-
-fn dot(newline: bool, crlf: bool) -> Hir {
-    Hir::dot(match (newline, crlf) {
-        (true, _) => Dot::AnyChar,
-        (false, false) => Dot::AnyCharExceptLF,
-        (false, true) => Dot::AnyCharExceptCRLF,
-    })
 }
 
 /// Returns the approximation of `\R`. After `\r` it examines the next character, which may be `\n`.

@@ -37,9 +37,9 @@ impl Table {
             // SAFETY: 1. by the contract. 2. The level is `Avx512` only if the processor supports the instruction sets of
             // this function.
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => unsafe { push_avx512(self, state, bytes, room) },
+            SimdLevel::Avx512 => unsafe { step_avx512(self, state, bytes, room) },
             // SAFETY: 1. by the contract.
-            SimdLevel::Portable => unsafe { push_portable(self, state, bytes, room) },
+            SimdLevel::Portable => unsafe { step_portable(self, state, bytes, room) },
         }
     }
 
@@ -177,7 +177,7 @@ fn padded(bytes: &[u8]) -> u128 {
 // PERF: inlined beside the call of the AVX-512 path, this spills registers there: a third of that path's time.
 #[cfg_attr(target_arch = "x86_64", inline(never))]
 #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
-unsafe fn push_portable(
+unsafe fn step_portable(
     table: &Table,
     state: StateId,
     bytes: &[u8],
@@ -224,7 +224,7 @@ fn columns_avx512(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT], u128) {
 // takes 8.4 (`cargo bench --bench versus -- 10,100`).
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,bmi2")]
-unsafe fn push_avx512(
+unsafe fn step_avx512(
     table: &Table,
     state: StateId,
     bytes: &[u8],

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_row_has_room_for_three_columns_and_says_what_stands_before() {
+    fn a_sparse_row_has_room_for_three_columns_and_a_look_behind() {
         let (table, mut rows, full, sparse) = table();
         let bytes = rows.bytes(&table);
         let other = rows.add_sparse(&table, new(LookBehind::Cr)).expect("room");
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn narrow_rows_end_where_the_full_ones_begin() {
+    fn sparse_rows_end_where_the_full_ones_begin() {
         let (table, mut rows, _, _) = table();
         let mut last = None;
         while let Some(state) = rows.add_sparse(&table, new(LookBehind::Lf)) {

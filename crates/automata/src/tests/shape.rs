@@ -78,7 +78,7 @@ fn classes() -> Vec<Set> {
             table_bytes: 32 << 20,
         },
         Set {
-            name: "states that multiply, in narrow rows",
+            name: "states that multiply, in sparse rows",
             patterns: patterns_that_multiply(),
             plan: busy(SparseRows {
                 full_rows: 64,
@@ -104,7 +104,7 @@ fn classes() -> Vec<Set> {
             plan: PartitionPlan::USUAL,
             table_bytes: 1 << 20,
         },
-        set("states that multiply, with tails that are shared", {
+        set("states that multiply, with suffixes that are shared", {
             let suffixes = ["ed", "ing", "ly"].map(|end| format!("[a-y]{end}[a-z ]{{3,90}}zq"));
             let more = b"abcdfghlmnprstuwy"
                 .map(|letter| format!("{0}[a-z, ]{{6,40}}{0}[a-z ]{{9,30}}q9", char::from(letter)));

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use super::context::{MAX_EXCERPT, MatchContext};
 use super::exceptions::Exceptions;
-use super::first_end::{FirstEndReader, is_taken};
+use super::first_end::{FirstEndReader, StopKind, is_taken};
 use super::{Admission, HaystackScope, TextEnd};
 use crate::program::{ConfirmTable, FirstEndPattern, FirstEndRole, ViewRules};
 use crate::stream::window::WINDOW;
@@ -498,7 +498,7 @@ impl FirstEndReader {
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
         end: TextEnd,
-        is_last: bool,
+        kind: StopKind,
     ) {
         let total = queue.total();
         let FirstEndReader {
@@ -527,10 +527,9 @@ impl FirstEndReader {
                 admit(event);
             }
         };
-        if is_last {
-            view.matcher.finish(cursor, on_match);
-        } else {
-            view.matcher.flush(cursor, on_match);
+        match kind {
+            StopKind::Flush => view.matcher.flush(cursor, on_match),
+            StopKind::Finish => view.matcher.finish(cursor, on_match),
         }
         if let Some(exceptions) = exceptions {
             exceptions.take_matches(view).for_each(admit);
@@ -543,7 +542,7 @@ impl FirstEndReader {
         };
         queue.advance(confirmer, |_| end.decided);
         queue.flush(confirmer, end.decided);
-        if is_last {
+        if kind == StopKind::Finish {
             queue.finish(confirmer, end.decided);
         }
     }

@@ -47,6 +47,11 @@ impl MatchContext {
         }
     }
 
+    /// Returns the context of the match at `range` of a text that begins a haystack.
+    pub(in crate::stream::part) fn in_text(text: &[u8], range: &Range<usize>) -> MatchContext {
+        MatchContext::in_stretch(&[], text, range, true)
+    }
+
     /// Returns the context of the match at `range` of `stretch`, which follows `before`.
     pub(in crate::stream::part) fn in_stretch(
         before: &[u8],

@@ -23,6 +23,15 @@ pub(in crate::stream::part) struct FirstEndReader {
     candidates: Option<Box<CandidateQueue>>,
 }
 
+/// The end of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StopKind {
+    /// The text continues, but the next bytes do not continue an incomplete character.
+    Flush,
+    /// The haystack ends.
+    Finish,
+}
+
 impl FirstEndReader {
     pub(in crate::stream::part) fn new(view: &ViewRules) -> FirstEndReader {
         FirstEndReader {
@@ -227,7 +236,7 @@ impl FirstEndReader {
         scope: HaystackScope<'_>,
         end: TextEnd,
     ) {
-        self.stop(view, admission, scope, end, false);
+        self.stop(view, admission, scope, end, StopKind::Flush);
     }
 
     /// Ends the haystack.
@@ -238,21 +247,21 @@ impl FirstEndReader {
         scope: HaystackScope<'_>,
         end: TextEnd,
     ) {
-        self.stop(view, admission, scope, end, true);
+        self.stop(view, admission, scope, end, StopKind::Finish);
     }
 
-    /// Reports what the end of the text decides: of the haystack if `is_over`, else of an incomplete character.
+    /// Reports the matches that the end of the text decides.
     fn stop(
         &mut self,
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
         end: TextEnd,
-        is_over: bool,
+        kind: StopKind,
     ) {
         #[cfg(feature = "lookaround")]
         if let Some(mut candidates) = self.candidates.take() {
-            self.confirm_end(&mut candidates, view, admission, scope, end, is_over);
+            self.confirm_end(&mut candidates, view, admission, scope, end, kind);
             self.candidates = Some(candidates);
             return;
         }
@@ -279,10 +288,9 @@ impl FirstEndReader {
                 admit(event);
             }
         };
-        if is_over {
-            view.matcher.finish(cursor, on_match);
-        } else {
-            view.matcher.flush(cursor, on_match);
+        match kind {
+            StopKind::Flush => view.matcher.flush(cursor, on_match),
+            StopKind::Finish => view.matcher.finish(cursor, on_match),
         }
         if let Some(exceptions) = exceptions {
             exceptions.take_matches(view).for_each(admit);
