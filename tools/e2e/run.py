@@ -1,4 +1,7 @@
-"""Runs real clients behind `ttsr proxy`: `run.py TTSR FOLDER [CLIENT…]`. FOLDER has the installed clients.
+"""Runs real clients behind `ttsr proxy`: `run.py TTSR FOLDER [CLIENT…]`. FOLDER has the installed clients. As many
+clients run at a time as the machine has cores, each with a provider of its own.
+
+`run.py --quick TTSR FOLDER` runs the SDKs, Claude Code and Codex.
 
 Each client is run without the proxy and behind it, in the cases of `provider.py`:
 
@@ -13,6 +16,7 @@ The last three are for agents, which run a shell. Most clients run as `ttsr prox
 in a file only, pi and omp, use a proxy that runs as a server.
 """
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import json
@@ -153,7 +157,7 @@ def write_settings(home, url):
 
 
 def environment(folder, home, url):
-    bins = folder / "node" / "node_modules" / ".bin"
+    bins = ":".join(str(folder / name / "node_modules" / ".bin") for name in ("node", "agents"))
     return {"PATH": f"{bins}:{os.environ['PATH']}", "HOME": str(home), "TERM": "dumb", "LANG": "C.UTF-8",
             "ANTHROPIC_API_KEY": "dummy", "ANTHROPIC_BASE_URL": url, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1", "IS_SANDBOX": "1", "OPENAI_API_KEY": "dummy", "OPENAI_BASE_URL": f"{url}/v1",
@@ -204,8 +208,9 @@ def run(client, case, provider, proxy, folder):
         return Run(output, errors, code, list(provider.requests), {path.name for path in work.iterdir()})
 
 
-def check(client, provider, proxy, folder):
+def check(client, proxy, folder):
     """Returns the problems of a client."""
+    provider = Provider.start()
     problems = []
 
     def expect(is_met, what):
@@ -253,20 +258,27 @@ def check(client, provider, proxy, folder):
 
 
 def main():
-    proxy, folder = sys.argv[1], pathlib.Path(sys.argv[2]).absolute()
+    arguments = sys.argv[1:]
+    is_quick = arguments[0] == "--quick"
+    proxy, folder, *names = arguments[is_quick:]
+    folder = pathlib.Path(folder).absolute()
     shutil.copy(HERE / "sdk.mjs", folder / "node" / "sdk.mjs")
-    provider = Provider.start()
     known = clients(folder)
-    names = sys.argv[3:] or list(known)
+    if is_quick:
+        # The agents take longest, so they begin first.
+        names = ["claude", "codex"] + [name for name in known if name.startswith(("node-", "python-"))]
+    names = names or list(known)
     if unknown := set(names) - set(known):
         sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     failed = 0
-    for name in names:
-        problems = check(known[name], provider, proxy, folder)
-        print(f"{name:<24}{'ok' if not problems else 'FAILED'}", flush=True)
-        for problem in problems:
-            print(f"    {problem}", flush=True)
-        failed += bool(problems)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        checks = [pool.submit(check, known[name], proxy, folder) for name in names]
+        for name, checked in zip(names, checks):
+            problems = checked.result()
+            print(f"{name:<24}{'ok' if not problems else 'FAILED'}", flush=True)
+            for problem in problems:
+                print(f"    {problem}", flush=True)
+            failed += bool(problems)
     print(f"{len(names) - failed} of {len(names)} clients are ok")
     sys.exit(1 if failed else 0)
 

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use hyper::body::Bytes;
 use hyper::header::{
     ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderMap,
     HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
@@ -54,6 +55,26 @@ pub(crate) fn prepare_request(headers: &mut HeaderMap, received: Version) {
         _ => "1.1 ttsr",
     };
     headers.append(VIA, HeaderValue::from_static(via));
+}
+
+/// Returns the fields with their values in an allocation of their own. The values of a request share the buffer from which
+/// its connection was read, and keep all of it, 8 KiB or more, as long as one of them exists.
+pub(crate) fn detached(headers: &HeaderMap) -> HeaderMap {
+    let len = headers.values().map(HeaderValue::len).sum();
+    let mut bytes = Vec::with_capacity(len);
+    headers
+        .values()
+        .for_each(|value| bytes.extend_from_slice(value.as_bytes()));
+    let mut rest = Bytes::from(bytes);
+    let mut copy = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
+        let bytes = rest.split_to(value.len());
+        let mut own =
+            HeaderValue::from_maybe_shared(bytes).expect("the bytes are those of a value");
+        own.set_sensitive(value.is_sensitive());
+        copy.append(name.clone(), own);
+    }
+    copy
 }
 
 /// Sets the fields that rules set on a request. Those that concern the connection or the body stay as they are.
@@ -160,6 +181,22 @@ mod tests {
                 "x-api-key: key"
             ]
         );
+    }
+
+    #[test]
+    fn detached_fields_are_the_same_and_share_no_bytes() {
+        let shared = Bytes::from("onetwothree".to_owned());
+        let mut headers = HeaderMap::new();
+        for (name, range) in [("x-a", 0..3), ("x-b", 3..6), ("x-a", 6..11), ("x-c", 0..0)] {
+            let value = HeaderValue::from_maybe_shared(shared.slice(range));
+            headers.append(name, value.unwrap());
+        }
+        headers.get_mut("x-b").unwrap().set_sensitive(true);
+        let copy = detached(&headers);
+        assert_eq!(copy, headers);
+        assert!(copy["x-b"].is_sensitive() && !copy["x-c"].is_sensitive());
+        drop(headers);
+        assert!(shared.is_unique());
     }
 
     #[test]

@@ -461,6 +461,9 @@ impl ReplyJudge {
             self.cut = None;
         }
         self.has_data |= frame.has_data;
+        if self.held.is_empty() {
+            self.held.reserve_exact(1);
+        }
         self.held.push_back(HeldFrame {
             has_data: frame.has_data,
             bytes: frame.bytes,
@@ -478,6 +481,14 @@ impl ReplyJudge {
 
     /// Moves the released events to the output.
     fn release(&mut self) {
+        self.release_held();
+        if self.held.is_empty() {
+            // Between two events a stream takes no memory for those that are held.
+            self.held = VecDeque::new();
+        }
+    }
+
+    fn release_held(&mut self) {
         while let Some(frame) = self.held.front() {
             let is_held = frame
                 .call
@@ -491,7 +502,7 @@ impl ReplyJudge {
             };
             self.held_bytes -= frame.bytes.len();
             let edits = self.parts.edits(&frame.texts);
-            if edits.is_empty() && (self.report.retries == 0 || !frame.has_data) {
+            if edits.is_empty() && !(frame.has_data && self.splices()) {
                 frame.records.into_iter().for_each(|it| self.api.sent(it));
                 match self.out.is_empty() {
                     true => self.out = frame.bytes,
@@ -512,11 +523,16 @@ impl ReplyJudge {
         }
     }
 
+    /// Returns true if the server's events are turned into events of the reply that the client sees.
+    fn splices(&self) -> bool {
+        self.report.retries > 0 || self.api.has_other_numbers()
+    }
+
     /// Moves an event to the output, with redactions applied. An event of another attempt is turned into an event of the
     /// reply that the client sees.
     fn send_changed(&mut self, frame: HeldFrame, data: Vec<u8>, redacted: Option<Vec<u8>>) {
         let mut changed = redacted;
-        if self.report.retries > 0 {
+        if self.splices() {
             match self.api.splice_event(changed.as_deref().unwrap_or(&data)) {
                 SplicedEvent::Same => {}
                 SplicedEvent::Dropped => return,

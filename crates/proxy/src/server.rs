@@ -1,27 +1,36 @@
 //! The listening socket, its connections and their end.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::service::service_fn;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::{Service, service_fn};
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use ttsr::Pack;
 
-use crate::config::{ProxyConfig, ProxyLimits};
+use crate::body::ResponseBody;
+use crate::config::ProxyConfig;
 use crate::error::ProxyError;
 use crate::listener_tls::ListenerTls;
 use crate::pack_slot::PackSlot;
 use crate::service::ProxyService;
 use crate::totals::ProxyTotals;
+
+type AnswerFuture =
+    Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Infallible>> + Send>>;
 
 /// The pause after an error of the listening socket, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -89,9 +98,9 @@ impl Proxy {
     /// # Panics
     /// If it is polled outside of a tokio runtime with I/O and time enabled.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
-        let limits = self.service.config.limits.clone();
-        let builder = connection_builder(&limits);
-        let draining = GracefulShutdown::new();
+        let drain_time = self.service.config.limits.drain_time;
+        let builders = Arc::new(ConnectionBuilders::new(self.service));
+        let (is_stopping, stopping) = watch::channel(());
         let mut connections = JoinSet::new();
         let mut stop = pin!(stop);
         loop {
@@ -104,67 +113,181 @@ impl Proxy {
                 Ok((socket, _)) => {
                     // Events are small and must not wait for the next one.
                     socket.set_nodelay(true).ok();
-                    let (builder, service) = (builder.clone(), Arc::clone(&self.service));
-                    connections.spawn(serve_socket(builder, socket, service, draining.watcher()));
+                    let (builders, stopping) = (Arc::clone(&builders), stopping.clone());
+                    connections.spawn(builders.serve(socket, stopping));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             }
         }
-        drop(self.listener);
+        drop((self.listener, is_stopping));
         // Connections still open when the time is over end with the set of their tasks.
-        tokio::time::timeout(limits.drain_time, draining.shutdown())
-            .await
-            .ok();
+        let ended = async { while connections.join_next().await.is_some() {} };
+        tokio::time::timeout(drain_time, ended).await.ok();
     }
 }
 
-fn connection_builder(limits: &ProxyLimits) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_time)
-        .max_buf_size(limits.head_bytes.max(8192));
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
-        .max_concurrent_streams(u32::try_from(limits.requests).unwrap_or(u32::MAX));
-    builder
+/// The version of HTTP with which a client begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ClientVersion {
+    Http1,
+    Http2,
+    /// The first bytes are too few to tell.
+    Undecided,
 }
 
-/// Answers the requests of one socket. A client that does not complete the handshake of TLS in the time of a head is
-/// dropped.
-async fn serve_socket(
-    builder: auto::Builder<TokioExecutor>,
-    socket: TcpStream,
+/// The version that the protocol of ALPN names.
+fn negotiated_version(protocol: Option<&[u8]>) -> ClientVersion {
+    match protocol {
+        Some(b"h2") => ClientVersion::Http2,
+        Some(_) => ClientVersion::Http1,
+        None => ClientVersion::Undecided,
+    }
+}
+
+/// Builds the connections to clients, by their version of HTTP. `any` finds the version itself, but takes the first bytes
+/// away from the connection in HTTP/1, whose buffer is then twice as large.
+struct ConnectionBuilders {
     service: Arc<ProxyService>,
-    draining: Watcher,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+    any: auto::Builder<TokioExecutor>,
+}
+
+impl ConnectionBuilders {
+    fn new(service: Arc<ProxyService>) -> ConnectionBuilders {
+        let limits = &service.config.limits;
+        let head_bytes = limits.head_bytes.max(8192);
+        let head_list = u32::try_from(limits.head_bytes).unwrap_or(u32::MAX);
+        let streams = u32::try_from(limits.requests).unwrap_or(u32::MAX);
+        let mut http1 = http1::Builder::new();
+        http1
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.head_time)
+            .max_buf_size(head_bytes);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .max_header_list_size(head_list)
+            .max_concurrent_streams(streams);
+        let mut any = auto::Builder::new(TokioExecutor::new());
+        any.http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.head_time)
+            .max_buf_size(head_bytes);
+        any.http2()
+            .timer(TokioTimer::new())
+            .max_header_list_size(head_list)
+            .max_concurrent_streams(streams);
+        ConnectionBuilders {
+            service,
+            http1,
+            http2,
+            any,
+        }
+    }
+
+    /// Answers the requests of one socket. A client that does not begin in the time of a head, or does not complete the
+    /// handshake of TLS, is dropped.
+    async fn serve(self: Arc<Self>, socket: TcpStream, mut stopping: watch::Receiver<()>) {
+        let head_time = self.service.config.limits.head_time;
+        // What is rare or short is in a box, so that a connection in HTTP/1.1 has no room for it as long as it is open.
+        if let Some(tls) = &self.service.config.tls {
+            return Box::pin(self.serve_tls(tls, socket, stopping)).await;
+        }
+        match Box::pin(first_version(&socket, head_time, &mut stopping)).await {
+            Some(ClientVersion::Http1) => self.serve_http1(socket, stopping).await,
+            Some(version) => Box::pin(self.serve_connection(version, socket, stopping)).await,
+            None => {}
+        }
+    }
+
+    async fn serve_tls(&self, tls: &ListenerTls, socket: TcpStream, stopping: watch::Receiver<()>) {
+        let handshake = tls.acceptor().accept(socket);
+        let head_time = self.service.config.limits.head_time;
+        if let Ok(Ok(socket)) = tokio::time::timeout(head_time, handshake).await {
+            let version = negotiated_version(socket.get_ref().1.alpn_protocol());
+            self.serve_connection(version, socket, stopping).await;
+        }
+    }
+
+    async fn serve_connection<S>(
+        &self,
+        version: ClientVersion,
+        socket: S,
+        stopping: watch::Receiver<()>,
+    ) where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = answering(Arc::clone(&self.service));
+        match version {
+            ClientVersion::Http1 => self.serve_http1(socket, stopping).await,
+            ClientVersion::Http2 => {
+                let socket = TokioIo::new(socket);
+                let connection = pin!(self.http2.serve_connection(socket, service));
+                run(connection, stopping).await;
+            }
+            ClientVersion::Undecided => {
+                let connection = self.any.serve_connection(TokioIo::new(socket), service);
+                run(pin!(connection.into_owned()), stopping).await;
+            }
+        }
+    }
+
+    async fn serve_http1<S>(&self, socket: S, stopping: watch::Receiver<()>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = answering(Arc::clone(&self.service));
+        let connection = pin!(self.http1.serve_connection(TokioIo::new(socket), service));
+        run(connection, stopping).await;
+    }
+}
+
+/// Runs a connection to its end. If the proxy stops, it ends after the requests in progress.
+async fn run<C: GracefulConnection>(
+    mut connection: Pin<&mut C>,
+    mut stopping: watch::Receiver<()>,
 ) {
-    let Some(tls) = &service.config.tls else {
-        return serve_connection(builder, socket, service, draining).await;
-    };
-    let handshake = tls.acceptor().accept(socket);
-    let head_time = service.config.limits.head_time;
-    if let Ok(Ok(socket)) = tokio::time::timeout(head_time, handshake).await {
-        serve_connection(builder, socket, service, draining).await;
+    // Errors of a connection concern its client, which sees them.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
     }
+    connection.await.ok();
 }
 
-async fn serve_connection<S>(
-    builder: auto::Builder<TokioExecutor>,
-    socket: S,
+/// Returns the version of the first bytes of a socket, which stay in it, or `None` if none arrive in time or the proxy
+/// stops.
+async fn first_version(
+    socket: &TcpStream,
+    head_time: Duration,
+    stopping: &mut watch::Receiver<()>,
+) -> Option<ClientVersion> {
+    let mut first = [0; 3];
+    let len = tokio::select! {
+        peeked = tokio::time::timeout(head_time, socket.peek(&mut first)) => peeked.ok()?.ok()?,
+        _ = stopping.changed() => return None,
+    };
+    Some(match first {
+        // The preface of HTTP/2 begins so, and no method of HTTP/1.1.
+        [b'P', b'R', b'I'] => ClientVersion::Http2,
+        _ if len == first.len() => ClientVersion::Http1,
+        _ => ClientVersion::Undecided,
+    })
+}
+
+/// Returns the service of a connection.
+fn answering(
     service: Arc<ProxyService>,
-    draining: Watcher,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+) -> impl Service<
+    Request<Incoming>,
+    Response = Response<ResponseBody>,
+    Error = Infallible,
+    Future = AnswerFuture,
+> {
     // The connection has room for this future as long as it is open. In a box it is freed once the request is answered.
-    let answer = service_fn(move |request| {
+    service_fn(move |request| -> AnswerFuture {
         let service = Arc::clone(&service);
         Box::pin(async move { service.answer(request).await })
-    });
-    let connection = builder.serve_connection(TokioIo::new(socket), answer);
-    // Errors of a connection concern its client, which sees them.
-    draining.watch(connection.into_owned()).await.ok();
+    })
 }

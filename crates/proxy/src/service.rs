@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use http_body_util::{BodyExt as _, Either, Full, LengthLimitError, Limited};
-use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::body::{Body as _, Buf, Bytes, Incoming};
 use hyper::header::{
     ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RANGE,
 };
@@ -23,7 +23,7 @@ use crate::body::{JudgedBody, RequestBody, ResponseBody, ServerBody};
 use crate::config::{ProxyConfig, UpstreamUrl};
 use crate::conversations::{ReplySession, RequestRules, judge_alone, judge_in_session};
 use crate::error::ProxyError;
-use crate::headers::{add_warnings, names_accepted_host, prepare_request, set_headers};
+use crate::headers::{add_warnings, detached, names_accepted_host, prepare_request, set_headers};
 use crate::judge::{BodyFrames, JudgeSettings, ReplyJudge, ReplyReport, WholeBodyVerdict};
 use crate::metrics::{self, ProxyMetrics};
 use crate::pack_slot::PackSlot;
@@ -59,7 +59,7 @@ pub(crate) struct ProxyService {
     pub(crate) totals: Arc<ProxyTotals>,
     pub(crate) pack: Arc<PackSlot>,
     metrics: Arc<ProxyMetrics>,
-    upstream: UpstreamClients,
+    upstream: Arc<UpstreamClients>,
     in_progress: Arc<Semaphore>,
 }
 
@@ -78,7 +78,7 @@ impl ProxyService {
         let permits = config.limits.requests.min(Semaphore::MAX_PERMITS);
         let in_progress = Arc::new(Semaphore::new(permits));
         Ok(ProxyService {
-            upstream: UpstreamClients::new(&config.limits)?,
+            upstream: Arc::new(UpstreamClients::new(&config.limits)?),
             metrics: Arc::new(ProxyMetrics::new(&totals, &in_progress, permits)),
             in_progress,
             pack: Arc::new(PackSlot::new(pack, config.mode)?),
@@ -172,7 +172,9 @@ impl ProxyService {
         let response = response.map_err(|problem| fail(account, problem))?;
         let status = response.status();
         let (head, body) = response.into_parts();
-        let mut headers = head.headers;
+        // The client's connection keeps the map for its next request, and this one may have room for many fields.
+        let mut headers = detached(&head.headers);
+        drop(head);
         let body = ServerBody::new(body, self.config.limits.idle_time, Some(admitted.permit));
         // An error has a message of the server and no content of a model.
         let body = match judged_api.filter(|_| status.is_success()) {
@@ -253,7 +255,7 @@ impl ProxyService {
             head.headers.remove(RANGE);
         }
         UpstreamCall {
-            clients: self.upstream.clone(),
+            clients: Arc::clone(&self.upstream),
             to,
             method: head.method,
             uri,
@@ -279,7 +281,7 @@ impl ProxyService {
         }
         let collected = timeout(self.config.limits.idle_time, body.collect()).await;
         let body = match collected {
-            Ok(Ok(collected)) => collected.to_bytes(),
+            Ok(Ok(collected)) => own_bytes(collected.aggregate()),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
                 let message = "the body of the request is too long";
                 return Err(refuse(account, StatusCode::PAYLOAD_TOO_LARGE, message));
@@ -321,7 +323,9 @@ impl ProxyService {
             }
         };
         match judged {
-            Ok(judged) => {
+            Ok(mut judged) => {
+                drop(request);
+                judged.body.forget_texts();
                 account.request(&judged.actions);
                 let session = ReplySession::new(store, key, &judged);
                 let body = Either::Right(Full::new(judged.body.write(None)));
@@ -375,7 +379,7 @@ impl ProxyService {
                 let conversation = judged.conversation;
                 let judge = ReplyJudge::in_conversation(reply.api, frames, conversation, settings);
                 let again = RepeatedCall {
-                    call: reply.call,
+                    call: reply.call.detached(),
                     body: judged.body,
                     framing,
                 };
@@ -450,6 +454,14 @@ impl ProxyService {
             WholeBodyVerdict::Retry(next) => Err(fail(account, &next.block.reason())),
         }
     }
+}
+
+/// Returns the bytes of a body in an allocation of their own. Those of a short body are in the buffer from which its
+/// connection was read, and would keep all of it until the reply has ended.
+fn own_bytes(mut body: impl Buf) -> Bytes {
+    let mut bytes = vec![0; body.remaining()];
+    body.copy_to_slice(&mut bytes);
+    bytes.into()
 }
 
 /// Answers a request that is not sent.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::header::HeaderMap;
+use hyper::http::uri::Scheme;
 use hyper::{Method, Request, Response, StatusCode, Uri, body::Incoming};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -17,17 +18,18 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use crate::body::RequestBody;
 use crate::config::{ProxyLimits, UpstreamUrl};
 use crate::error::ProxyError;
-use crate::headers::remove_hop_by_hop;
+use crate::headers::{detached, remove_hop_by_hop};
 
-type PooledClient = Client<HttpsConnector<HttpConnector>, RequestBody>;
+type PooledClient<C> = Client<C, RequestBody>;
 
 /// The clients of all servers. Connections are kept open and used again.
-#[derive(Clone)]
 pub(crate) struct UpstreamClients {
     /// Speaks HTTP/2 where TLS negotiates it.
-    negotiating: PooledClient,
+    negotiating: PooledClient<HttpsConnector<HttpConnector>>,
     /// Speaks only HTTP/2.
-    http2: PooledClient,
+    http2: PooledClient<HttpsConnector<HttpConnector>>,
+    /// Speaks HTTP/1.1 without TLS: its connections have no room for the state of TLS.
+    plain: PooledClient<HttpConnector>,
 }
 
 impl UpstreamClients {
@@ -41,27 +43,25 @@ impl UpstreamClients {
             .map_err(|error| ProxyError::new(format!("TLS: {error}")))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let client = |only_http2: bool| {
-            let mut tcp = HttpConnector::new();
-            tcp.enforce_http(false);
-            tcp.set_nodelay(true);
-            tcp.set_connect_timeout(Some(limits.connect_time));
-            let connector = HttpsConnectorBuilder::new()
-                .with_tls_config(tls.clone())
-                .https_or_http()
-                .enable_all_versions()
-                .wrap_connector(tcp);
-            Client::builder(TokioExecutor::new())
-                .timer(TokioTimer::new())
-                .pool_timer(TokioTimer::new())
-                .http1_max_buf_size(limits.head_bytes.max(8192))
-                .http2_max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
-                .http2_only(only_http2)
-                .build(connector)
-        };
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(limits.connect_time));
+        let https = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_all_versions()
+            .wrap_connector(tcp.clone());
+        let mut builder = Client::builder(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .http1_max_buf_size(limits.head_bytes.max(8192))
+            .http2_max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
         Ok(UpstreamClients {
-            negotiating: client(false),
-            http2: client(true),
+            plain: builder.build(tcp),
+            negotiating: builder.build(https.clone()),
+            http2: builder.http2_only(true).build(https),
         })
     }
 
@@ -71,19 +71,19 @@ impl UpstreamClients {
         to: &UpstreamUrl,
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, Error> {
-        let client = if to.is_http2 {
-            &self.http2
-        } else {
-            &self.negotiating
+        let requested = match (to.is_http2, to.scheme == Scheme::HTTP) {
+            (true, _) => self.http2.request(request),
+            (false, true) => self.plain.request(request),
+            (false, false) => self.negotiating.request(request),
         };
-        client.request(request).await
+        requested.await
     }
 }
 
 /// A request to a server, which can be sent more than once, with different bodies.
 #[derive(Clone)]
 pub(crate) struct UpstreamCall {
-    pub(crate) clients: UpstreamClients,
+    pub(crate) clients: Arc<UpstreamClients>,
     pub(crate) to: UpstreamUrl,
     pub(crate) method: Method,
     pub(crate) uri: Uri,
@@ -93,6 +93,12 @@ pub(crate) struct UpstreamCall {
 }
 
 impl UpstreamCall {
+    /// Returns the call without a reference to the buffers of the client's connection.
+    pub(crate) fn detached(mut self) -> UpstreamCall {
+        self.headers = detached(&self.headers);
+        self
+    }
+
     /// Sends the request and returns the response, without the fields that concern one connection.
     ///
     /// # Errors

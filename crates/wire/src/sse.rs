@@ -135,8 +135,13 @@ impl Sse {
             self.after_cr = false;
         }
         while let Some(end) = memchr2(b'\r', b'\n', rest) {
-            self.extend(&rest[..end]);
-            self.end_line(on);
+            // A line that arrives whole is not copied.
+            if self.line.is_empty() && self.over.is_none() && self.has_room(end) {
+                self.whole_line(&rest[..end], on);
+            } else {
+                self.extend(&rest[..end]);
+                self.end_line(on);
+            }
             let crlf = rest[end] == b'\r' && rest.get(end + 1) == Some(&b'\n');
             self.after_cr = rest[end] == b'\r' && end + 1 == rest.len();
             rest = &rest[end + 1 + usize::from(crlf)..];
@@ -172,10 +177,9 @@ impl Sse {
             over.in_line |= !bytes.is_empty();
             return;
         }
-        let kept = self.line.len() + self.data.len() + self.event.len();
-        if bytes.len() > self.cap.saturating_sub(kept) {
+        if !self.has_room(bytes.len()) {
             self.over = Some(OversizedEvent {
-                bytes: (kept + bytes.len()) as u64,
+                bytes: (self.kept_len() + bytes.len()) as u64,
                 in_line: true,
             });
             self.line = Vec::new();
@@ -183,6 +187,14 @@ impl Sse {
             return;
         }
         self.line.extend_from_slice(bytes);
+    }
+
+    fn kept_len(&self) -> usize {
+        self.line.len() + self.data.len() + self.event.len()
+    }
+
+    fn has_room(&self, len: usize) -> bool {
+        len <= self.cap.saturating_sub(self.kept_len())
     }
 
     fn end_line(&mut self, on: &mut dyn FnMut(SseEvent<'_>)) {
@@ -193,15 +205,19 @@ impl Sse {
             return;
         }
         let mut line = std::mem::take(&mut self.line);
+        self.whole_line(&line, on);
+        line.clear();
+        self.line = line;
+    }
+
+    fn whole_line(&mut self, line: &[u8], on: &mut dyn FnMut(SseEvent<'_>)) {
         let mark = std::mem::take(&mut self.first_line) && line.starts_with(b"\xEF\xBB\xBF");
-        let text = if mark { &line[3..] } else { &line[..] };
+        let text = if mark { &line[3..] } else { line };
         if text.is_empty() {
             self.dispatch(false, on);
         } else {
             self.field(text, on);
         }
-        line.clear();
-        self.line = line;
     }
 
     fn field(&mut self, line: &[u8], on: &mut dyn FnMut(SseEvent<'_>)) {

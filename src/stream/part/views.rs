@@ -47,12 +47,13 @@ mod code;
 #[derive(Debug)]
 pub(super) struct Views {
     markdown: Option<MarkdownView>,
-    edits: Option<EditView>,
-    shell: Option<ShellView>,
+    // Those of tool input are boxed: a part of text has no room for them.
+    edits: Option<Box<EditView>>,
+    shell: Option<Box<ShellView>>,
     /// Set if a rule distinguishes comments, strings and the rest of code.
     code: Option<CodeReader>,
     /// Set if a rule has command patterns.
-    commands: Option<CallCommandReader>,
+    commands: Option<Box<CallCommandReader>>,
     /// The argument that the current command is in. For a command given as a list of words, the list.
     command: Option<ArgPath>,
     /// True if a value was opened and none of its bytes has arrived.
@@ -114,10 +115,11 @@ impl Views {
         let wants = |source: ViewSource| rules.wants(source, channel);
         Some(Box::new(Views {
             markdown: wants(ViewSource::Markdown).then(MarkdownView::new),
-            edits: wants(ViewSource::Edits).then(|| EditView::new(EditLimits::default())),
-            shell: wants(ViewSource::Shell).then(|| ShellView::new(ShellLimits::default())),
+            edits: wants(ViewSource::Edits).then(|| Box::new(EditView::new(EditLimits::default()))),
+            shell: wants(ViewSource::Shell)
+                .then(|| Box::new(ShellView::new(ShellLimits::default()))),
             code: rules.distinguishes_code().then(CodeReader::default),
-            commands: has_commands.then(CallCommandReader::new),
+            commands: has_commands.then(|| Box::new(CallCommandReader::new())),
             command: None,
             is_fresh: false,
             outputs: ViewOutputs {
@@ -269,7 +271,7 @@ impl Views {
         }
         // `command` still has the argument of the last command, in which that command ends.
         self.with_shell(admission, |shell, sink| shell.begin_value(decided, sink));
-        if let Some(is_word) = self.shell.as_ref().and_then(ShellView::reads) {
+        if let Some(is_word) = self.shell.as_deref().and_then(ShellView::reads) {
             self.command = arg.cloned();
             if let (Some(list), true) = (&mut self.command, is_word) {
                 list.pop();
@@ -388,7 +390,7 @@ impl Views {
     /// Returns true if some commands could not be read.
     pub(super) fn has_unread_commands(&self) -> bool {
         self.commands
-            .as_ref()
+            .as_deref()
             .is_some_and(CallCommandReader::has_unread)
     }
 

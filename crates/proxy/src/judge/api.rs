@@ -96,11 +96,17 @@ pub(crate) trait ReplyApi: Send + Sync {
     /// Ends what was sent in part: the events that follow are those of another attempt.
     fn splice(&mut self, out: &mut Vec<u8>);
 
-    /// Returns an event of another attempt, by its data, as the client is sent it.
+    /// Returns an event of another attempt, or one after an event that has changed the numbers, by its data, as the client
+    /// is sent it.
     fn splice_event(&mut self, data: &[u8]) -> SplicedEvent;
 
+    /// Returns true if the numbers of the server's events are not those that the client is sent.
+    fn has_other_numbers(&self) -> bool {
+        false
+    }
+
     /// Appends a keep-alive event, for clients that give up on a reply without events.
-    fn keep_alive(&self, out: &mut Vec<u8>);
+    fn keep_alive(&mut self, out: &mut Vec<u8>);
 
     /// Appends the events that end the reply after those that were sent, with `reason` as text.
     fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>);

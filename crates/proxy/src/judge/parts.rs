@@ -298,6 +298,10 @@ impl JudgedParts {
     }
 
     fn add(&mut self, id: PartId, channel: Channel, tool: Option<(String, String)>) -> usize {
+        if self.parts.is_empty() {
+            // Most replies have one part.
+            self.parts.reserve_exact(1);
+        }
         self.parts.push(JudgedPart {
             id,
             channel,

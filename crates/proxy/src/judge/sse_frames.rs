@@ -38,7 +38,11 @@ impl SseFrames {
             on(self.pending[start..end].to_vec());
             start = end;
         }
-        self.pending.drain(..start);
+        match start == self.pending.len() {
+            // Between two events a stream takes no memory for its buffer.
+            true => self.pending = Vec::new(),
+            false => drop(self.pending.drain(..start)),
+        }
         self.searched -= start;
     }
 

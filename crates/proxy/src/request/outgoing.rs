@@ -8,9 +8,10 @@ use hyper::body::Bytes;
 use serde_json::{Value, json};
 
 use super::read::{
-    ContentForm, HistoryForm, ModelRequest, PartRole, RequestPart, history_name, options_name,
+    ContentForm, HistoryForm, ModelRequest, PartRole, RequestPart, RequestText, history_name,
+    options_name,
 };
-use crate::json_spans::{JsonEdits, quoted};
+use crate::json_spans::{JsonEdits, parse, quoted, string};
 use crate::judge::RetryMessage;
 use crate::routes::ModelApi;
 
@@ -31,6 +32,19 @@ impl OutgoingBody {
             texts: BTreeMap::new(),
             guidance: BTreeMap::new(),
         }
+    }
+
+    /// Drops the decoded texts of the request, which is judged. The body has them, too.
+    pub(crate) fn forget_texts(&mut self) {
+        if let Some(request) = Arc::get_mut(&mut self.request) {
+            request.forget_texts();
+        }
+    }
+
+    /// Returns a text of the request, from its place in the body.
+    fn known_text(&self, text: &RequestText) -> String {
+        let value = parse(&self.request.body[text.range.clone()]);
+        value.and_then(string).unwrap_or_default()
     }
 
     pub(super) fn set_text(&mut self, part: usize, index: usize, text: String) {
@@ -116,7 +130,7 @@ impl OutgoingBody {
             let item = &request.items[part.item];
             match &item.content {
                 Some(ContentForm::Text) => {
-                    let known = part.texts.first().map(|text| text.text.clone());
+                    let known = part.texts.first().map(|text| self.known_text(text));
                     let text = texts
                         .entry((number, 0))
                         .or_insert_with(|| known.unwrap_or_default());
@@ -196,8 +210,9 @@ impl OutgoingBody {
             HistoryForm::One(_) | HistoryForm::Prompts => {}
             HistoryForm::Text(range) => {
                 let known = request.parts.first().and_then(|part| part.texts.first());
-                let known = known.map_or("", |text| &text.text);
-                let input = texts.remove(&(0, 0)).unwrap_or_else(|| known.to_owned());
+                let changed = texts.remove(&(0, 0));
+                let input = changed.or_else(|| known.map(|text| self.known_text(text)));
+                let input = input.unwrap_or_default();
                 let first = self.message("user", &input);
                 let list = [first].into_iter().chain(tail.iter().cloned());
                 edits.replace(range.clone(), Value::from_iter(list).to_string());

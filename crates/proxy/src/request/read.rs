@@ -60,6 +60,7 @@ pub(crate) struct RequestPart {
 pub(crate) struct RequestText {
     /// The place of the string in the body, with its quotes.
     pub(crate) range: Range<usize>,
+    /// The decoded string; empty once the request is judged.
     pub(crate) text: String,
 }
 
@@ -173,6 +174,20 @@ impl ModelRequest {
             instructions,
             body,
         })
+    }
+
+    /// Drops the decoded texts and what else only the judgement reads, so that a request takes little more memory than its
+    /// body while its reply arrives.
+    pub(super) fn forget_texts(&mut self) {
+        self.instructions = String::new();
+        self.items.shrink_to_fit();
+        self.parts.shrink_to_fit();
+        for part in &mut self.parts {
+            part.texts.shrink_to_fit();
+            part.texts
+                .iter_mut()
+                .for_each(|text| text.text = String::new());
+        }
     }
 
     /// Returns for each part of the user or of a tool the hash of it and all such parts before it.

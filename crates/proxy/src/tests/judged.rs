@@ -241,7 +241,7 @@ async fn a_held_reply_is_kept_alive_and_stopped_in_the_end() {
         (
             "responses",
             [added, ": hi\n\n"],
-            ": keep-alive",
+            "event: response.in_progress",
             "event: response.completed",
         ),
     ] {

@@ -1,5 +1,6 @@
 //! Tests of the proxy over loopback: a scripted server, the proxy and a client in one runtime.
 
+mod client_socket;
 mod failures;
 mod judged;
 mod operations;
@@ -167,6 +168,14 @@ pub(crate) enum Http {
     One,
     Two,
 }
+
+/// Every pair of versions: towards the client and towards the server.
+pub(crate) const VERSIONS: [(Http, Http); 4] = [
+    (Http::One, Http::One),
+    (Http::One, Http::Two),
+    (Http::Two, Http::One),
+    (Http::Two, Http::Two),
+];
 
 pub(crate) fn config(to: SocketAddr, http: Http) -> ProxyConfig {
     let url = UpstreamUrl::parse(&format!("http://{to}")).unwrap();

@@ -9,18 +9,10 @@ use tokio::sync::mpsc;
 use ttsr_testing::Random;
 
 use super::{
-    Http, RunningProxy, ScriptedBody, client, collected, config, get, no_rules, open_server,
-    server, start, within,
+    Http, RunningProxy, ScriptedBody, VERSIONS, client, collected, config, get, no_rules,
+    open_server, server, start, within,
 };
 use crate::Proxy;
-
-/// Every pair of versions: towards the client and towards the server.
-const VERSIONS: [(Http, Http); 4] = [
-    (Http::One, Http::One),
-    (Http::One, Http::Two),
-    (Http::Two, Http::One),
-    (Http::Two, Http::Two),
-];
 
 #[tokio::test]
 async fn bodies_arrive_byte_for_byte_however_they_are_cut() {
@@ -142,17 +134,14 @@ async fn a_client_that_goes_away_cancels_the_request_to_the_server() {
     }
 }
 
-#[tokio::test]
-async fn a_client_that_does_not_read_holds_the_server_back() {
-    let (upstream, mut heard) = open_server("application/octet-stream").await;
+/// Checks that the server of a client that does not read is held back, and goes on once the client reads. `request` is sent
+/// to the proxy, and the reply consists of frames like `frame`, each of about 1 MiB.
+async fn holds_the_server_back(request: String, kind: &'static str, frame: Bytes) {
+    let (upstream, mut heard) = open_server(kind).await;
     let proxy = start(config(upstream.address, Http::One), no_rules()).await;
     let mut socket = TcpStream::connect(proxy.address).await.unwrap();
-    socket
-        .write_all(b"GET /local/x HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .await
-        .unwrap();
+    socket.write_all(request.as_bytes()).await.unwrap();
     let frames = within(heard.recv()).await.unwrap();
-    let frame = Bytes::from(vec![b'x'; 1 << 20]);
     let mut sent = 0_u64;
     // The sockets of loopback buffer a few megabytes; then nothing is sent until the client reads.
     while let Ok(ended) = tokio::time::timeout(
@@ -170,6 +159,28 @@ async fn a_client_that_does_not_read_holds_the_server_back() {
         assert!(within(socket.read(&mut buffer)).await.unwrap() > 0);
     }
     within(frames.send(Ok(frame))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_the_server_back() {
+    let request = "GET /local/x HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned();
+    let frame = Bytes::from(vec![b'x'; 1 << 20]);
+    holds_the_server_back(request, "application/octet-stream", frame).await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_the_server_of_a_judged_reply_back() {
+    let request = format!(
+        "POST /local/v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{}",
+        super::BODY.len(),
+        super::BODY
+    );
+    let delta = serde_json::json!({"content": "word ".repeat(10_000)});
+    let choice = serde_json::json!({"index": 0, "delta": delta, "finish_reason": null});
+    let chunk =
+        serde_json::json!({"id": "c", "object": "chat.completion.chunk", "choices": [choice]});
+    let frame = format!("data: {chunk}\n\n").repeat(20);
+    holds_the_server_back(request, "text/event-stream", frame.into()).await;
 }
 
 #[tokio::test]
@@ -409,6 +420,56 @@ async fn the_end_of_the_proxy_waits_for_requests_in_progress() {
     drop(frames);
     assert_eq!(within(response).await.unwrap(), "one two");
     within(proxy.ended).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_first_bytes_of_a_connection_may_arrive_one_by_one() {
+    let upstream = server(|_| async { Response::new(ScriptedBody::of(Vec::new())) }).await;
+    let proxy = start(config(upstream.address, Http::One), no_rules()).await;
+    // A frame of SETTINGS follows the preface of HTTP/2, and the first frame of the answer is one, too.
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let request = b"PROPFIND /local/x HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    for singles in 0..6 {
+        for (bytes, answer) in [
+            (&preface[..], &b"\x04"[..]),
+            (&request[..], b"HTTP/1.1 200"),
+        ] {
+            let mut socket = TcpStream::connect(proxy.address).await.unwrap();
+            socket.set_nodelay(true).unwrap();
+            for byte in &bytes[..singles] {
+                socket.write_all(&[*byte]).await.unwrap();
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            socket.write_all(&bytes[singles..]).await.unwrap();
+            let mut received = [0; 12];
+            within(socket.read_exact(&mut received)).await.unwrap();
+            let at = if answer.len() == 1 { 3 } else { 0 };
+            assert!(
+                received[at..].starts_with(answer),
+                "{singles}: {received:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_sends_nothing_is_dropped_and_does_not_delay_the_end() {
+    let upstream = server(|_| async { Response::new(ScriptedBody::of(Vec::new())) }).await;
+    let mut config = config(upstream.address, Http::One);
+    config.limits.head_time = std::time::Duration::from_millis(100);
+    let proxy = start(config.clone(), no_rules()).await;
+    let mut silent = TcpStream::connect(proxy.address).await.unwrap();
+    assert_eq!(within(silent.read(&mut [0; 1])).await.unwrap(), 0);
+    config.limits.head_time = std::time::Duration::from_secs(600);
+    config.limits.drain_time = std::time::Duration::from_secs(600);
+    let proxy = start(config, no_rules()).await;
+    let mut silent = TcpStream::connect(proxy.address).await.unwrap();
+    // Connections are accepted in order, so that the silent one is when another one is answered.
+    let health = client(Http::One).request(get(&proxy.url("/healthz")));
+    assert_eq!(within(health).await.unwrap().status(), StatusCode::OK);
+    proxy.stop.send(()).unwrap();
+    within(proxy.ended).await.unwrap();
+    assert_eq!(within(silent.read(&mut [0; 1])).await.unwrap(), 0);
 }
 
 #[tokio::test]

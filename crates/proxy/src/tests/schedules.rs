@@ -183,7 +183,7 @@ async fn serve(frames: ScriptedFrames, pieces: Vec<Bytes>, end: ServerEnd) {
 }
 
 /// The complete events of the bytes: those of a client that went away can end anywhere.
-fn complete_events(api: ModelApi, bytes: &[u8]) -> String {
+pub(super) fn complete_events(api: ModelApi, bytes: &[u8]) -> String {
     let mut complete = Vec::new();
     frames_of(api).push(bytes, &mut |frame| complete.extend(frame));
     String::from_utf8(complete).unwrap_or_default()

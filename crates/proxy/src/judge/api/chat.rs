@@ -305,7 +305,7 @@ impl ReplyApi for ChatReplyState {
     }
 
     /// A comment is not used within a reply, because some clients parse it as data.
-    fn keep_alive(&self, out: &mut Vec<u8>) {
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
         let open = self.choices.iter().find(|(_, choice)| !choice.is_over);
         let Some((index, _)) = open else {
             return out.extend_from_slice(COMMENT);

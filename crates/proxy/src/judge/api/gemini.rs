@@ -195,7 +195,7 @@ impl ReplyApi for GeminiReplyState {
     }
 
     /// A chunk with an empty text. Google's client for JavaScript does not accept comments.
-    fn keep_alive(&self, out: &mut Vec<u8>) {
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
         let open = self.candidates.iter().find(|(_, sent)| !sent.is_over);
         let index = open.map_or(0, |(index, _)| *index);
         if open.is_some() || self.candidates.is_empty() {

@@ -236,7 +236,7 @@ impl ReplyApi for MessagesReply {
     }
 
     /// Clients count an empty delta as progress, but not a `ping`, which is sent where no text is open.
-    fn keep_alive(&self, out: &mut Vec<u8>) {
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
         match self.open.filter(|open| open.is_text) {
             Some(OpenBlock { index, .. }) => {
                 let delta = json!({"type": "text_delta", "text": ""});

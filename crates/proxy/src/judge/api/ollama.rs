@@ -150,7 +150,7 @@ impl ReplyApi for OllamaReplyState {
         SplicedEvent::edited(data, &edits)
     }
 
-    fn keep_alive(&self, out: &mut Vec<u8>) {
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
         if self.progress < OllamaProgress::Ended {
             Self::push_line(&self.line(""), out);
         }

@@ -23,8 +23,12 @@ pub(super) struct ResponsesReply {
     has_ended: bool,
     /// Tool calls that are arriving, by their index in the output.
     arriving: Vec<u64>,
+    /// True after the end of an attempt that was cut: the events are those of another one.
+    is_spliced: bool,
     /// The index of the first item of this attempt.
     base: u64,
+    /// True if a keep-alive event has taken a sequence number of the server.
+    has_kept_alive: bool,
 }
 
 /// An item that was sent in part.
@@ -192,6 +196,7 @@ impl ReplyApi for ResponsesReply {
             self.done.insert(index, item);
         }
         self.sequence = events.sequence;
+        self.is_spliced = true;
         self.arriving.clear();
         let last = self.done.last_key_value();
         self.base = last.map_or(0, |(index, _)| index + 1);
@@ -207,7 +212,7 @@ impl ReplyApi for ResponsesReply {
         let kind = member(&top, "type").and_then(string).unwrap_or_default();
         let is_final = FINAL.contains(&&*kind);
         let response = member(&top, "response");
-        if response.is_some() && !is_final {
+        if self.is_spliced && response.is_some() && !is_final {
             return SplicedEvent::Dropped;
         }
         let mut edits = JsonEdits::default();
@@ -222,7 +227,7 @@ impl ReplyApi for ResponsesReply {
         if let Some(number) = number {
             set(index, number.saturating_add(self.base).to_string());
         }
-        if let Some(response) = response.and_then(members) {
+        if let Some(response) = response.and_then(members).filter(|_| self.is_spliced) {
             for name in ["id", "created_at", "model"] {
                 if let Some(known) = first.get(name) {
                     set(member(&response, name), known.to_string());
@@ -245,9 +250,23 @@ impl ReplyApi for ResponsesReply {
         SplicedEvent::edited(data, &edits)
     }
 
-    /// An event would need a sequence number, and those of the events that are held follow without a gap.
-    fn keep_alive(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(COMMENT);
+    fn has_other_numbers(&self) -> bool {
+        self.has_kept_alive
+    }
+
+    /// Codex counts only events, and no comments. The numbers of the events that follow are moved, so that they have no
+    /// gap.
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        let Some(response) = self.response.as_ref().filter(|_| !self.has_ended) else {
+            return out.extend_from_slice(COMMENT);
+        };
+        let mut events = EndEvents {
+            sequence: self.sequence,
+            out,
+        };
+        events.push("response.in_progress", json!({"response": response}));
+        self.sequence = events.sequence;
+        self.has_kept_alive = true;
     }
 
     fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>) {

@@ -2,6 +2,7 @@
 
 use ttsr::{Action, Mode, Pattern};
 
+use super::legal;
 use super::replies::{Piece, events, seen, stream, whole};
 use super::{
     APIS, Judged, SETTINGS, aborting, every_api, frames_of, judge, judge_whole, judge_with,
@@ -267,34 +268,93 @@ fn a_shadow_run_delays_and_changes_nothing() {
 #[test]
 fn a_reply_that_breaks_off_is_a_prefix_without_an_incomplete_call() {
     let pack = aborting("never");
-    for api in APIS {
-        let text = stream(api, &usual());
+    let all = usual();
+    for api in every_api() {
+        let text = stream(
+            api,
+            if APIS.contains(&api) {
+                &all
+            } else {
+                &all[1..2]
+            },
+        );
         for end in 0..text.len() {
             let Some(cut) = text.get(..end) else { continue };
             let judged = judge(api, &pack, cut);
+            let what = format!("{api:?} at {end}: {}", judged.sent);
             if judged.report.is_unreadable {
+                legal::check(api, &judged.sent);
+                assert!(judged.sent.contains("[ttsr: reply stopped: "), "{what}");
                 continue;
             }
-            assert!(
-                text.starts_with(&judged.sent),
-                "{api:?} at {end}: {}",
-                judged.sent
-            );
+            let mut events = Vec::new();
+            frames_of(api).push(judged.sent.as_bytes(), &mut |event| events.extend(event));
+            legal::check_prefix(api, std::str::from_utf8(&events).unwrap());
+            assert!(text.starts_with(&judged.sent), "{what}");
             let seen = seen(&judged.sent);
             for (name, input) in [
                 ("bash", "{\"command\": \"zebra\"}"),
                 ("read", "{\"path\": \"quokka\"}"),
             ] {
                 let is_named = seen.tools.iter().any(|tool| tool == name);
-                assert_eq!(
-                    is_named,
-                    seen.input.contains(input),
-                    "{api:?} at {end}: {}",
-                    judged.sent
-                );
+                assert_eq!(is_named, seen.input.contains(input), "{what}");
             }
             if judged.sent.len() < cut.len() {
-                assert_eq!(judged.ended, Err(TruncatedBody), "{api:?} at {end}");
+                assert_eq!(judged.ended, Err(TruncatedBody), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_keep_alive_event_moves_the_numbers_of_later_events_and_nothing_else() {
+    let pack = pack_of(Pattern::regex("key-[0-9]{4}"), |rule| {
+        rule.action = Action::Redact
+    });
+    let pieces = [
+        Piece::Text(&["so ", "key-12", " it is"]),
+        Piece::Tool("bash", &["{\"command\":", " \"zebra\"}"]),
+    ];
+    for api in APIS {
+        let all = events(api, &pieces);
+        for at in 0..all.len() {
+            let mut judge = new_judge(api, &pack, SETTINGS);
+            for event in &all[..at] {
+                judge.push(event.as_bytes());
+            }
+            if !judge.is_holding() {
+                continue;
+            }
+            let mut sent = String::from_utf8(judge.take()).unwrap();
+            judge.keep_alive();
+            let kept_alive = String::from_utf8(judge.take()).unwrap();
+            assert!(!kept_alive.is_empty(), "{api:?}");
+            let begin = sent.len();
+            for event in &all[at..] {
+                judge.push(event.as_bytes());
+            }
+            assert_eq!(judge.finish(), Ok(()));
+            let rest = String::from_utf8(judge.take()).unwrap();
+            legal::check(api, &format!("{sent}{kept_alive}{rest}"));
+            sent.push_str(&rest);
+            let want = all.concat();
+            if api != OpenAiResponses {
+                assert_eq!(sent, want, "{api:?} after event {at}");
+                continue;
+            }
+            let (moved, want) = (&sent[begin..], &want[begin..]);
+            let number = |line: &str| -> Option<u64> {
+                let (_, rest) = line.split_once("\"sequence_number\":")?;
+                rest.split(['}', ',']).next()?.parse().ok()
+            };
+            for (moved, want) in moved.lines().zip(want.lines()) {
+                let (got, known) = (number(moved), number(want));
+                assert_eq!(got, known.map(|number| number + 1), "{moved}");
+                let of = |number: Option<u64>| {
+                    let number = number.map(|number| number.to_string()).unwrap_or_default();
+                    format!("\"sequence_number\":{number}")
+                };
+                assert_eq!(moved.replace(&of(got), &of(known)), want);
             }
         }
     }

@@ -23,8 +23,68 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     found.sort();
 }
 
+/// The files with recorded response bodies.
+pub(crate) fn wire_files(corpus: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    files(&corpus.join("wire"), &mut found);
+    found
+}
+
+/// Recorded replies with their names: one of `every` at the full scale of tests, fewer below.
+pub(crate) fn recorded_replies(
+    corpus: &Path,
+    every: usize,
+) -> impl Iterator<Item = (String, Vec<OwnedPiece>)> {
+    let mut paths = Vec::new();
+    files(&corpus.join("streams"), &mut paths);
+    let every = every * 100 / scale(100).clamp(1, 100);
+    let lines = paths.into_iter().flat_map(|path| {
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines
+    });
+    lines.enumerate().filter_map(move |(number, line)| {
+        ((number + 1) % every == 0).then(|| {
+            let line: Value = serde_json::from_str(&line).unwrap();
+            (line["stream"].to_string(), pieces_of(&line))
+        })
+    })
+}
+
+/// The parts of a recorded reply.
+fn pieces_of(line: &Value) -> Vec<OwnedPiece> {
+    let deltas = line["deltas"].as_array().unwrap();
+    let of_part = |part: usize| -> Vec<String> {
+        let of = deltas.iter().filter(|delta| delta[0] == part);
+        of.map(|delta| delta[1].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let parts = line["parts"].as_array().unwrap().iter().enumerate();
+    let piece = |(number, part): (usize, &Value)| match part["kind"].as_str().unwrap() {
+        "reasoning" => OwnedPiece::Reasoning(of_part(number)),
+        "tool-input" => {
+            let tool = part["tool"].as_str().unwrap_or("t").to_owned();
+            OwnedPiece::Tool(tool, of_part(number))
+        }
+        _ => OwnedPiece::Text(of_part(number)),
+    };
+    parts.map(piece).collect()
+}
+
+/// Returns true if the API can have the reply: some recordings end within a call, and some calls have no input.
+fn can_have(api: ModelApi, pieces: &[OwnedPiece]) -> bool {
+    let inputs = pieces.iter().filter_map(|piece| match piece {
+        OwnedPiece::Tool(_, deltas) => Some(deltas.concat()),
+        _ => None,
+    });
+    let mut inputs = inputs.map(|input| serde_json::from_str::<Value>(&input));
+    // These have the input of a call as JSON.
+    !matches!(api, ModelApi::Gemini | ModelApi::OllamaChat)
+        || inputs.all(|input| input.is_ok_and(|input| input.is_object()))
+}
+
 /// The response bodies of a file.
-fn bodies(path: &Path) -> Vec<Vec<u8>> {
+pub(crate) fn bodies(path: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(path).unwrap();
     match path.extension().and_then(|it| it.to_str()) {
         Some("txt") => {
@@ -44,7 +104,7 @@ fn bodies(path: &Path) -> Vec<Vec<u8>> {
 }
 
 /// The API of a body that can be read.
-fn api_of(body: &[u8]) -> Option<ModelApi> {
+pub(crate) fn api_of(body: &[u8]) -> Option<ModelApi> {
     let mut reader = Reader::new("body");
     reader.push(body, &mut |_, _| {});
     reader.finish(&mut |_, _| {});
@@ -75,12 +135,10 @@ fn recorded_bodies_pass_byte_for_byte_under_every_segmentation() {
     let Some(folder) = skip::corpus() else {
         return;
     };
-    let mut paths = Vec::new();
-    files(&folder.join("wire"), &mut paths);
     let pack = aborting("a text that no recording has");
     let mut random = Random::new(11);
     let (mut streams, mut broken_off, mut wholes) = (0, 0, 0);
-    for path in paths {
+    for path in wire_files(&folder) {
         for (number, body) in bodies(&path).into_iter().enumerate() {
             let Some(api) = api_of(&body) else { continue };
             let name = format!("{}@{number}", path.display());
@@ -126,71 +184,43 @@ fn recorded_replies_pass_byte_for_byte_in_every_api() {
     let Some(folder) = skip::corpus() else {
         return;
     };
-    let mut paths = Vec::new();
-    files(&folder.join("streams"), &mut paths);
     let pack = aborting("a text that no recording has");
     let mut random = Random::new(13);
-    let every = 100 / scale(100).clamp(1, 100);
-    let (mut seen, mut streams) = (0, 0);
-    for path in paths {
-        for line in std::fs::read_to_string(&path).unwrap().lines() {
-            seen += 1;
-            if seen % every != 0 {
-                continue;
-            }
-            let line: Value = serde_json::from_str(line).unwrap();
-            let deltas = line["deltas"].as_array().unwrap();
-            let of_part = |part: usize| -> Vec<String> {
-                let of = deltas.iter().filter(|delta| delta[0] == part);
-                of.map(|delta| delta[1].as_str().unwrap().to_owned())
-                    .collect()
+    let mut streams = 0;
+    for (name, pieces) in recorded_replies(&folder, 1) {
+        for api in APIS.into_iter().filter(|api| can_have(*api, &pieces)) {
+            let body = stream_of(api, &pieces).into_bytes();
+            let name = format!("{api:?} {name}");
+            // Byte by byte takes long, so one API of the five is read so.
+            let least = if random.one_in(5) {
+                1
+            } else {
+                2 + random.below(200)
             };
-            let parts = line["parts"].as_array().unwrap().iter().enumerate();
-            let pieces: Vec<OwnedPiece> = parts
-                .map(|(number, part)| match part["kind"].as_str().unwrap() {
-                    "reasoning" => OwnedPiece::Reasoning(of_part(number)),
-                    "tool-input" => {
-                        let tool = part["tool"].as_str().unwrap_or("t").to_owned();
-                        OwnedPiece::Tool(tool, of_part(number))
-                    }
-                    _ => OwnedPiece::Text(of_part(number)),
-                })
-                .collect();
-            let inputs = pieces.iter().filter_map(|piece| match piece {
-                OwnedPiece::Tool(_, deltas) => Some(deltas.concat()),
-                _ => None,
-            });
-            let mut inputs = inputs.map(|input| serde_json::from_str::<Value>(&input));
-            // Some recordings end within a call, and some calls have no input.
-            let has_whole_calls = inputs.all(|input| input.is_ok_and(|input| input.is_object()));
-            for api in APIS {
-                if !has_whole_calls && matches!(api, ModelApi::Gemini | ModelApi::OllamaChat) {
-                    // These have the input of a call as JSON.
-                    continue;
-                }
-                let body = stream_of(api, &pieces).into_bytes();
-                let name = format!("{api:?} {}", line["stream"]);
-                for size in [1 + random.below(200), body.len()] {
-                    assert!(passes(api, &pack, &body, size, &name), "{name}");
-                }
-                streams += 1;
+            for size in [least, body.len()] {
+                assert!(passes(api, &pack, &body, size, &name), "{name}");
             }
+            streams += 1;
         }
     }
-    println!("{streams} streams of {seen} recorded replies");
+    println!("{streams} streams");
     assert!(streams > 30);
 }
 
-/// The built-in packs that the proxy loads, and two rules for the planted texts.
-fn builtins() -> Pack {
+/// The names of the built-in packs that the proxy loads.
+fn builtin_names() -> impl Iterator<Item = &'static str> {
     let left_out = [
         "std/pii",
         "opencode/delegate-task-retry",
         "opencode/phase-reminder",
         "opencode/post-read-nudge",
     ];
-    let names = Pack::builtins().filter(|name| !left_out.contains(name));
-    let builder = names.fold(Pack::builder(), |builder, name| builder.builtin(name));
+    Pack::builtins().filter(move |name| !left_out.contains(name))
+}
+
+/// The built-in packs that the proxy loads, and two rules for the planted texts.
+fn builtins() -> Pack {
+    let builder = builtin_names().fold(Pack::builder(), |builder, name| builder.builtin(name));
     let rule = |id: &str, pattern: &str, action| {
         rule_of(id, Pattern::regex(pattern), &Channel::STREAMED, action)
     };
@@ -297,53 +327,53 @@ fn verdicts_on_recorded_replies_are_those_of_a_replay_and_planted_secrets_do_not
         return;
     };
     let pack = builtins();
-    let mut paths = Vec::new();
-    files(&folder.join("streams"), &mut paths);
+    let alone: Vec<Pack> = builtin_names()
+        .map(|name| Pack::builtin(name).unwrap())
+        .collect();
     let mut random = Random::new(17);
-    let every = 200 / scale(100).clamp(1, 100);
     let (mut seen, mut streams, mut acted, mut cuts) = (0, 0, 0, 0);
-    for path in paths {
-        for line in std::fs::read_to_string(&path).unwrap().lines() {
-            seen += 1;
-            if seen % every != 0 {
-                continue;
-            }
-            let line: Value = serde_json::from_str(line).unwrap();
-            let deltas = line["deltas"].as_array().unwrap().iter();
-            let mut texts: Vec<String> = deltas
-                .filter(|delta| {
-                    line["parts"][delta[0].as_u64().unwrap() as usize]["kind"] == "text"
-                })
-                .map(|delta| delta[1].as_str().unwrap().to_owned())
-                .take(200)
-                .collect();
-            if texts.is_empty() {
-                continue;
-            }
-            let api = random.pick(&APIS);
-            let mut judged = |texts: &[String], what: &str| {
-                let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-                let body = stream(api, &[Piece::Text(&texts)]);
-                let name = format!("{api:?} {} {what}", line["stream"]);
+    for (name, pieces) in recorded_replies(&folder, 2) {
+        seen += 1;
+        let api = random.pick(&APIS);
+        if can_have(api, &pieces) {
+            let body = stream_of(api, &pieces);
+            let name = format!("{api:?} {name} as recorded");
+            // With all packs, and with one of them alone.
+            for pack in [&pack, &alone[random.below(alone.len())]] {
                 let size = 1 + random.below(300);
                 streams += 1;
-                acted += u64::from(judged_as_replayed(api, &pack, &body, size, &name));
-            };
-            judged(&texts, "as recorded");
-            let at = texts.len() / 2;
-            for cut in 0..=PLANTED.len() {
-                let planted = [&PLANTED[..cut], &PLANTED[cut..]].map(str::to_owned);
-                let mut with_secret = texts.clone();
-                with_secret.splice(
-                    at..at,
-                    [" ".into()].into_iter().chain(planted).chain([" ".into()]),
-                );
-                judged(&with_secret, &format!("with a secret cut at {cut}"));
-                cuts += 1;
+                acted += u64::from(judged_as_replayed(api, pack, &body, size, &name));
             }
-            texts.insert(at, " a planted violation ".into());
-            judged(&texts, "with a violation");
         }
+        let texts = pieces.iter().filter_map(|piece| match piece {
+            OwnedPiece::Text(deltas) => Some(deltas),
+            _ => None,
+        });
+        let mut texts: Vec<String> = texts.flatten().take(200).cloned().collect();
+        if texts.is_empty() {
+            continue;
+        }
+        let mut judged = |texts: &[String], what: &str| {
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let body = stream(api, &[Piece::Text(&texts)]);
+            let name = format!("{api:?} {name} {what}");
+            let size = 1 + random.below(300);
+            streams += 1;
+            acted += u64::from(judged_as_replayed(api, &pack, &body, size, &name));
+        };
+        let at = texts.len() / 2;
+        for cut in 0..=PLANTED.len() {
+            let planted = [&PLANTED[..cut], &PLANTED[cut..]].map(str::to_owned);
+            let mut with_secret = texts.clone();
+            with_secret.splice(
+                at..at,
+                [" ".into()].into_iter().chain(planted).chain([" ".into()]),
+            );
+            judged(&with_secret, &format!("with a secret cut at {cut}"));
+            cuts += 1;
+        }
+        texts.insert(at, " a planted violation ".into());
+        judged(&texts, "with a violation");
     }
     println!(
         "{streams} streams of {seen} recorded replies, {acted} with a verdict that acts, {cuts} cuts of secrets"
@@ -357,11 +387,9 @@ fn verdicts_on_recorded_bodies_are_those_of_a_replay() {
         return;
     };
     let pack = builtins();
-    let mut paths = Vec::new();
-    files(&folder.join("wire"), &mut paths);
     let mut random = Random::new(19);
     let (mut bodies_read, mut acted) = (0, 0);
-    for path in paths {
+    for path in wire_files(&folder) {
         for (number, body) in bodies(&path).into_iter().enumerate() {
             let Some(api) = api_of(&body) else { continue };
             let Ok(body) = String::from_utf8(body) else {

@@ -2,7 +2,7 @@
 //! the bytes that were sent; `legal` checks their order.
 
 mod blocks;
-mod corpus;
+pub(crate) mod corpus;
 pub(crate) mod legal;
 mod random;
 mod redactions;
