@@ -28,11 +28,11 @@ use crate::pack::load_context::LoadContext;
 #[cfg(feature = "lookaround")]
 use crate::program::ConfirmTable;
 use crate::program::{
-    AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet,
-    CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FirstEndRole, FullMatchPattern,
-    FullMatchRule, FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher, LazyPike, MatchMode,
-    PatternRole, Places, ProductCache, Program, ReleasePlan, RuleScope, TextCounts, ViewKey,
-    ViewRules, ViewSource,
+    AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandSet, CompoundCondition,
+    DetectorRule, DetectorSpec, FirstEndPattern, FirstEndRole, FullMatchPattern, FullMatchRule,
+    FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher, LazyPike, MatchMode, PatternRole,
+    Places, ProductCache, Program, ReleasePlan, RuleScope, TextCounts, ViewKey, ViewRules,
+    ViewSource,
 };
 use crate::rule::{Action, Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;
@@ -43,7 +43,7 @@ use ttsr_automata::encoding::PatternTree;
 use ttsr_automata::lookaround::verify::{LookaroundSearch, Verifier};
 #[cfg(feature = "lookaround")]
 use ttsr_automata::pattern;
-use ttsr_automata::pattern::{PatternCache, PatternError};
+use ttsr_automata::pattern::PatternError;
 use ttsr_automata::{Matcher, MatcherLayout, TooManyClasses};
 use ttsr_views::glob::{Glob, GlobError, GlobOptions, GlobSet};
 use ttsr_views::path::{ArgScope, PathScope, ToolScope};
@@ -155,7 +155,7 @@ pub(super) fn compile(
     let mut layouts = trees.layouts.iter();
     let mut channels = Channel::ALL.map(|_| None);
     for (channel_rules, channel) in channels.iter_mut().zip(Channel::ALL) {
-        let commands = compile_commands(channel, &rules, &context.patterns, &places, &mut globs)?;
+        let commands = compile_commands(channel, &rules, trees, &places, &mut globs)?;
         let compiled =
             compile_channel(channel, &sources, commands, &mut names, &mut layouts, build);
         *channel_rules = compiled.map_err(|TooManyClasses| {
@@ -455,7 +455,7 @@ struct RuleSources<'c> {
 fn compile_commands<'r>(
     channel: Channel,
     rules: &'r [Rule],
-    patterns: &PatternCache,
+    trees: &PackTrees,
     places: &Places,
     globs: &mut GlobCache<'r>,
 ) -> Result<CommandSet, CompileError> {
@@ -463,10 +463,11 @@ fn compile_commands<'r>(
     if channel != Channel::ToolInput {
         return Ok(set);
     }
-    for (index, rule) in rules.iter().enumerate() {
+    for (index, (rule, trees)) in rules.iter().zip(&trees.rules).enumerate() {
         if !rule.on.contains(&channel) {
             continue;
         }
+        let mut operands = trees.operands.iter().map(|sized| sized.tree.clone());
         for (role, pattern) in with_roles(&rule.condition) {
             if pattern.kind != PatternKind::Command {
                 continue;
@@ -478,13 +479,8 @@ fn compile_commands<'r>(
                 role,
                 arg: arg.map_err(|why| error(CompileErrorKind::Scope(why)))?,
             };
-            let added = set.add(pattern, owner, rule.holds_live(), patterns);
-            added.map_err(|why| {
-                error(match why {
-                    CommandPatternError::Glob(why) => CompileErrorKind::Scope(why),
-                    CommandPatternError::Pattern(why) => CompileErrorKind::Pattern(why),
-                })
-            })?;
+            let added = set.add(pattern, owner, rule.holds_live(), &mut operands);
+            added.map_err(|why| error(CompileErrorKind::Scope(why)))?;
         }
     }
     Ok(set)

@@ -29,8 +29,8 @@ use super::load_context::LoadContext;
 use super::lock::Lock;
 use super::schema::THEN;
 use super::{Pack, PackHeader, ResolvedAllow};
-use crate::program::ChannelRules;
-use crate::rule::{Action, Allowance, Condition, Fold, Pattern, PatternKind, Rule};
+use crate::program::{ChannelRules, MAX_FLAGS, operand_texts};
+use crate::rule::{Action, Channel, Condition, Fold, Pattern, PatternKind, Rule};
 use crate::verdict::RuleId;
 pub(super) use codec::{Encode, PackReader, PackWriter};
 use ttsr_automata::encoding::{
@@ -103,8 +103,8 @@ pub(super) fn to_bytes(pack: &Pack) -> Vec<u8> {
             let unless = unless.iter();
             unless.for_each(|unless| encode_tree(unless, &mut encoder, &mut body));
         }
-        let raws = trees.raws.iter();
-        raws.for_each(|raw| encode_tree(raw, &mut encoder, &mut body));
+        let others = trees.raws.iter().chain(&trees.operands);
+        others.for_each(|tree| encode_tree(tree, &mut encoder, &mut body));
     }
     let channels = pack.program().channels.iter().flatten();
     let layouts = channels.flat_map(ChannelRules::first_end_matchers);
@@ -376,7 +376,17 @@ impl TreeSource<'_, '_> {
                 None => self.parsed(SizedTree::lower_raw(raw, context).ok())?,
             });
         }
-        Ok(RuleTrees { patterns, raws })
+        let mut operands = Vec::new();
+        for text in rule.condition.patterns().flat_map(operand_texts) {
+            let tree = self.tree(reader)?;
+            let parsed = || SizedTree::lower_operand(text, context);
+            operands.push(tree.map_or_else(parsed, Ok).map_err(|_| MalformedBytes)?);
+        }
+        Ok(RuleTrees {
+            patterns,
+            raws,
+            operands,
+        })
     }
 
     /// Reads the next tree, or `None` if it has no binary form.
@@ -399,30 +409,10 @@ impl TreeSource<'_, '_> {
     }
 }
 
-/// Returns true if the rule has nothing that only the checks of a rule can judge: it searches for patterns on text, and
-/// takes an action that needs no options. The stream, the session and the rest of the load accept all values of the
-/// fields that are not tested here.
+/// Returns true if the rule has nothing that only the checks of a rule can judge: any of some patterns breaks it, and its
+/// action needs no options. The stream, the session and the rest of the load accept all values of the fields that are not
+/// tested here; globs and sizes are checked when the rules are compiled.
 fn is_plain(rule: &Rule) -> bool {
-    let Rule {
-        id,
-        on,
-        tools,
-        args,
-        paths,
-        agents,
-        models,
-        providers,
-        condition,
-        action,
-        retry,
-        repeat,
-        allowance,
-        hold,
-        consult,
-        header,
-        message,
-        ..
-    } = rule;
     let Condition {
         any,
         all,
@@ -441,13 +431,8 @@ fn is_plain(rule: &Rule) -> bool {
         unknown_name,
         doom_loop,
         ast,
-    } = condition;
-    let is_text = |pattern: &Pattern| {
-        pattern.kind != PatternKind::Command && pattern.command.is_none() && pattern.arg.is_none()
-    };
-    let scopes = [tools, args, paths, agents, models, providers];
-    let has_patterns_only = !any.is_empty()
-        && any.iter().all(is_text)
+    } = &rule.condition;
+    let has_any_only = !any.is_empty()
         && all.is_empty()
         && sequence.is_empty()
         && none.is_empty()
@@ -456,7 +441,6 @@ fn is_plain(rule: &Rule) -> bool {
         && last.is_none()
         && !line
         && count.is_none()
-        && capture.is_none()
         && repetition.is_none()
         && !leak
         && limit.is_none()
@@ -464,24 +448,51 @@ fn is_plain(rule: &Rule) -> bool {
         && unknown_name.is_none()
         && doom_loop.is_none()
         && ast.is_none();
-    let is_simple_action = matches!(
-        action,
-        Action::Observe | Action::Warn | Action::Inject | Action::Retry | Action::Abort
-    );
-    has_patterns_only
-        && full_id(id).is_none()
-        && !on.is_empty()
-        && scopes.iter().all(|scope| scope.is_empty())
+    let reads_text = any.iter().all(is_plain_text);
+    let reads_commands = capture.is_none() && any.iter().all(is_plain_command);
+    let is_simple_action = match rule.action {
+        Action::Observe | Action::Warn | Action::Inject | Action::Retry | Action::Abort => true,
+        Action::Redact => reads_text && !rule.on.contains(&Channel::Error),
+        _ => false,
+    };
+    has_any_only
+        && (reads_text || reads_commands)
+        && full_id(&rule.id).is_none()
+        && !rule.on.is_empty()
         && is_simple_action
-        && retry.then.is_none_or(|then| THEN.contains(&then))
-        && repeat.is_none()
-        && *allowance == Allowance::default()
-        && !hold
-        && consult.is_none()
-        && header.is_none()
-        && message
-            .as_ref()
-            .is_none_or(|message| !message.contains("capture"))
+        && rule.retry.then.is_none_or(|then| THEN.contains(&then))
+        && rule.consult.is_none()
+        && rule.header.is_none()
+}
+
+fn is_plain_text(pattern: &Pattern) -> bool {
+    pattern.kind != PatternKind::Command && pattern.command.is_none()
+}
+
+/// Returns true if the command has at most as many flags and subcommands as its progress can count, and other commands
+/// only directly below it.
+fn is_plain_command(pattern: &Pattern) -> bool {
+    const MAX_NAMES: usize = 7;
+    let is_single = |pattern: &Pattern| {
+        let command = pattern.command.as_deref();
+        let flags = command.map_or(0, |command| command.flags.len());
+        let has_names = !pattern.text.is_empty() && pattern.text.split(' ').count() <= MAX_NAMES;
+        pattern.kind == PatternKind::Command
+            && has_names
+            && flags <= MAX_FLAGS
+            && pattern.region.is_empty()
+            && pattern.fold.is_empty()
+            && pattern.unless.is_none()
+    };
+    let mut related = related_commands(pattern);
+    is_single(pattern)
+        && related.all(|related| is_single(related) && related_commands(related).next().is_none())
+}
+
+fn related_commands(pattern: &Pattern) -> impl Iterator<Item = &Pattern> {
+    let commands = pattern.command.iter();
+    let related = commands.flat_map(|it| [&it.pipe_to, &it.pipe_from, &it.runs]);
+    related.flatten().map(|related| &**related)
 }
 
 /// Returns the checksum of the payload. Every step is a bijection of the sum, so a change of up to eight bytes in one

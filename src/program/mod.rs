@@ -32,8 +32,8 @@ use ttsr_views::path::ArgScope;
 
 pub(crate) use capture::{CaptureGroup, GroupFilter};
 pub(crate) use command::{
-    CommandCache, CommandOwner, CommandPattern, CommandPatternError, CommandProgress, CommandSet,
-    MAX_FLAGS, OperandPaths, ProgressState, WordNeeds,
+    CommandCache, CommandOwner, CommandPattern, CommandProgress, CommandSet, MAX_FLAGS,
+    OperandPaths, ProgressState, WordNeeds, operand_texts,
 };
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};

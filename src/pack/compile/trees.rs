@@ -7,6 +7,7 @@ use regex_syntax::hir::Hir;
 use super::{CompileError, CompileErrorKind, raw_patterns, text_patterns};
 use crate::pack::load_context::LoadContext;
 use crate::pack::lower::{self, lower};
+use crate::program::operand_texts;
 use crate::rule::{Pattern, Rule};
 use ttsr_automata::encoding::PatternTree;
 use ttsr_automata::{MatcherLayout, pattern, surely_fits};
@@ -29,6 +30,9 @@ pub(in crate::pack) struct RuleTrees {
     pub(in crate::pack) patterns: Vec<LoweredPattern>,
     /// In the order of [`raw_patterns`].
     pub(in crate::pack) raws: Vec<SizedTree>,
+    /// Of the patterns of commands: in the order of [`Condition::patterns`](crate::rule::Condition::patterns), then of
+    /// [`operand_texts`]. They are matched with single words, and no automaton is built of them.
+    pub(in crate::pack) operands: Vec<SizedTree>,
 }
 
 /// A pattern on text, lowered.
@@ -73,12 +77,16 @@ impl RuleTrees {
         let patterns = patterns.map(|(_, pattern)| LoweredPattern::lower(rule, pattern, context));
         let raws = raw_patterns(&rule.condition);
         let raws = raws.map(|(_, raw)| SizedTree::lower_raw(raw, context));
+        let operands = rule.condition.patterns().flat_map(operand_texts);
+        let operands = operands.map(|text| SizedTree::lower_operand(text, context));
         Ok(RuleTrees {
             patterns: patterns.collect::<Result<_, _>>()?,
             raws: raws.collect::<Result<_, _>>()?,
+            operands: operands.collect::<Result<_, _>>()?,
         })
     }
 
+    /// Returns the trees that automata are built of.
     fn all(&self) -> impl Iterator<Item = Arc<Hir>> {
         let patterns = self.patterns.iter();
         let trees = patterns.flat_map(|pattern| [&pattern.tree].into_iter().chain(&pattern.unless));
@@ -129,6 +137,14 @@ impl SizedTree {
             states: pattern::states(&hir),
             tree: hir.into(),
         }
+    }
+
+    /// Lowers an expression on an operand of a command.
+    pub(in crate::pack) fn lower_operand(
+        text: &str,
+        context: &LoadContext<'_>,
+    ) -> Result<SizedTree, pattern::PatternError> {
+        Ok(SizedTree::new(context.patterns.parse(text)?))
     }
 
     /// Lowers the expression `raw` of a command.
