@@ -1,6 +1,6 @@
 //! Load time of packs, cost of the first megabyte, and memory on hostile text.
 //!
-//! Reveals: whether loading is linear in the number of patterns, the time and memory of building states on text that a
+//! Reveals: whether loading is linear in the number of patterns, the time that a compiled pack saves, the time and memory of building states on text that a
 //! pack sees for the first time, and whether hostile text can grow the table beyond its budget.
 //!
 //! Data: `pool-7000.txt` of the corpus (one realistic code pattern per line), the rules of gitleaks and a megabyte of
@@ -32,12 +32,56 @@ fn load(criterion: &mut Criterion) {
                 pack
             });
         });
+        let bytes = rules::pack(&patterns, Channel::Text, Limits::default()).to_bytes();
+        group.bench_function(
+            format!("{set}, compiled ({} bytes)", bytes.len()),
+            |bencher| {
+                bencher.iter(|| {
+                    let pack = Pack::from_bytes(black_box(&bytes)).expect("bytes just written");
+                    assert_eq!(pack.rules().len(), patterns.len());
+                    pack
+                });
+            },
+        );
     }
     group.finish();
+    builtins(criterion);
     println!(
         "matching state of a stream and active view: {} bytes",
         Stream::STATE_BYTES
     );
+}
+
+/// Times the load of all built-in packs but `std/pii`, as the command loads them, from TOML and from bytes.
+fn builtins(criterion: &mut Criterion) {
+    let names = Pack::builtins().filter(|name| *name != "std/pii");
+    let names: Vec<&str> = names.collect();
+    let load = || {
+        let builder = names
+            .iter()
+            .fold(Pack::builder(), |builder, name| builder.builtin(*name));
+        builder.build().expect("the built-in packs are valid")
+    };
+    let pack = load();
+    let bytes = pack.to_bytes();
+    let rules = pack.rules().len();
+    let mut group = criterion.benchmark_group("load");
+    group
+        .sample_size(10)
+        .throughput(Throughput::Elements(rules as u64));
+    group.bench_function("built-in packs", |bencher| {
+        bencher.iter(|| assert_eq!(load().rules().len(), rules));
+    });
+    group.bench_function(
+        format!("built-in packs, compiled ({} bytes)", bytes.len()),
+        |bencher| {
+            bencher.iter(|| {
+                let pack = Pack::from_bytes(black_box(&bytes)).expect("bytes just written");
+                assert_eq!(pack.rules().len(), rules);
+            });
+        },
+    );
+    group.finish();
 }
 
 /// Times the first megabyte that a pack reads, and the same text again.

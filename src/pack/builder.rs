@@ -1,6 +1,7 @@
 //! The builder of a pack from several sources.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::check::HostOptions;
 use super::compose::{self, Date};
@@ -9,7 +10,7 @@ use super::escape::quote;
 use super::lint::LintTrial;
 use super::load_context::LoadContext;
 use super::source::Files;
-use super::{Check, LoadError, Lock, Pack, builtin, did_you_mean, finish};
+use super::{Check, LoadError, Lock, Pack, builtin, did_you_mean, finish, read_compiled};
 use crate::limits::Limits;
 use crate::program::Places;
 use crate::rule::{Action, Rule};
@@ -52,6 +53,7 @@ enum PackInput {
     Text { name: String, text: String },
     Rule(Box<Rule>),
     Builtin(String),
+    Compiled { name: String, bytes: Arc<[u8]> },
 }
 
 impl PackBuilder {
@@ -76,6 +78,26 @@ impl PackBuilder {
     /// Adds the built-in pack `name`, one of [`Pack::builtins`].
     pub fn builtin(self, name: impl Into<String>) -> PackBuilder {
         self.with(PackInput::Builtin(name.into()))
+    }
+
+    /// Adds a compiled pack: see [`Pack::from_bytes`]. It must be the only source, because overrides, lists and `extends`
+    /// are resolved when a pack is compiled. `name` is its name in messages.
+    ///
+    /// # Example: a compiled pack in a workspace
+    /// ```
+    /// use ttsr::Pack;
+    /// let bytes = Pack::builtin("std/shell-safety")?.to_bytes();
+    /// let pack = Pack::builder().compiled("shell.pack", &bytes).root("/repo").build()?;
+    /// assert_eq!(pack.root(), Some("/repo"));
+    /// let error = Pack::builder().compiled("shell.pack", &bytes).builtin("lang/go").build().unwrap_err();
+    /// assert_eq!(error.diagnostics()[0].code(), "compiled-combined");
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn compiled(self, name: impl Into<String>, bytes: &[u8]) -> PackBuilder {
+        self.with(PackInput::Compiled {
+            name: name.into(),
+            bytes: bytes.into(),
+        })
     }
 
     /// Sets the bounds of the load, of the pack and of the streams read with it.
@@ -239,8 +261,13 @@ impl PackBuilder {
         let context = LoadContext::new(&limits);
         let mut check = Check::new(&context);
         let mut files = Files::new(&limits);
+        let is_single = inputs.len() == 1;
         for input in inputs {
             match input {
+                PackInput::Compiled { name, bytes } if is_single => {
+                    return read_compiled(&name, bytes, &options, &context, places);
+                }
+                PackInput::Compiled { name, .. } => check.add_problem(combined(&name)),
                 PackInput::Path(path) => files.read(&path, &mut check),
                 PackInput::Text { name, text } => check.add_text(&name, &text, None),
                 PackInput::Rule(rule) => check.add_rule(*rule),
@@ -255,6 +282,13 @@ impl PackBuilder {
         self.inputs.push(input);
         self
     }
+}
+
+/// Returns the problem of a compiled pack beside other sources.
+fn combined(name: &str) -> Diagnostic {
+    let message = "a compiled pack is complete, so it cannot be loaded together with other packs";
+    let problem = Diagnostic::from_file(&code::COMPILED_COMBINED, name, message.to_owned());
+    problem.with_help("compile all of them into one: `ttsr compile --pack A --pack B -o FILE`")
 }
 
 fn builtin_pack(name: &str, check: &mut Check<'_>) {

@@ -483,6 +483,13 @@ impl<'l> Check<'l> {
     }
 }
 
+/// Returns the rule with everything that the checks of a rule made in code find wrong with it.
+pub(super) fn rule_faults(rule: Rule, context: &LoadContext<'_>) -> (Rule, Vec<Fault>) {
+    let draft = Draft::from_rule(programmatic::normalize(rule));
+    let faults = programmatic::faults(&draft, context);
+    (draft.rule, faults)
+}
+
 fn duplicate(id: &str, first: &str) -> Fault {
     let message = format!("there is already a rule {}", quote(id));
     Fault::new(&code::DUPLICATE_RULE, message)

@@ -2,7 +2,8 @@
 //!
 //! 1. Scopes, allow entries and conditions are compiled first, because they decide whether the first end of a pattern is
 //!    enough or its full matches are needed.
-//! 2. Each pattern is lowered and compiled once. All channels, and the search for the starts of matches, share it.
+//! 2. Each pattern is lowered once (`trees`), or was read from a compiled pack. All channels, and the search for the
+//!    starts of matches, share its tree.
 //! 3. For each channel the patterns are grouped by the text that they read ([`ViewKey`]), and each group gets its
 //!    matchers. Automata are the expensive part, so a matcher is built when text first reaches it, if building cannot fail
 //!    (`surely_fits`).
@@ -10,9 +11,11 @@
 //! Errors name the rule at which a limit of the whole pack was exceeded; each rule by itself was accepted by the check.
 
 mod name_sets;
+mod trees;
 
 use std::collections::HashMap;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::slice;
 use std::sync::{Arc, LazyLock};
 
 use regex_syntax::hir::Hir;
@@ -22,24 +25,26 @@ use crate::ast::{AstPatternSet, AstPatternSource, Grammar};
 use crate::limits::Limits;
 use crate::pack::ResolvedAllow;
 use crate::pack::load_context::LoadContext;
-use crate::pack::lower::{self, lower};
 #[cfg(feature = "lookaround")]
 use crate::program::ConfirmTable;
 use crate::program::{
-    AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet,
-    CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FirstEndRole, FullMatchPattern,
-    FullMatchRule, FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher, MatchMode,
-    PatternRole, Places, ProductCache, Program, ReleasePlan, RuleScope, TextCounts, ViewKey,
-    ViewRules, ViewSource,
+    AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandSet, CompoundCondition,
+    DetectorRule, DetectorSpec, FirstEndPattern, FirstEndRole, FullMatchPattern, FullMatchRule,
+    FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher, LazyPike, MatchMode, PatternRole,
+    Places, ProductCache, Program, ReleasePlan, RuleScope, TextCounts, ViewKey, ViewRules,
+    ViewSource,
 };
 use crate::rule::{Action, Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;
 use name_sets::NameSetCache;
+pub(super) use trees::{LoweredPattern, PackTrees, RuleTrees, SizedTree, lower_rules};
+use ttsr_automata::encoding::PatternTree;
 #[cfg(feature = "lookaround")]
 use ttsr_automata::lookaround::verify::{LookaroundSearch, Verifier};
-use ttsr_automata::pattern::{self, PatternCache, PatternError};
-use ttsr_automata::pike::{self, PikeVm};
-use ttsr_automata::{Matcher, TooManyClasses, surely_fits};
+#[cfg(feature = "lookaround")]
+use ttsr_automata::pattern;
+use ttsr_automata::pattern::PatternError;
+use ttsr_automata::{Matcher, MatcherLayout, TooManyClasses};
 use ttsr_views::glob::{Glob, GlobError, GlobOptions, GlobSet};
 use ttsr_views::path::{ArgScope, PathScope, ToolScope};
 
@@ -75,19 +80,19 @@ pub(super) enum CompileErrorKind {
 
 /// The key `raw` of a pattern of a command, compiled.
 struct CompiledRaw {
-    hir: Arc<Hir>,
+    tree: PatternTree,
     arg: Option<Arc<ArgScope>>,
-    vm: Arc<PikeVm>,
+    vm: Arc<LazyPike>,
 }
 
 /// A pattern, compiled once for all channels.
 struct CompiledPattern {
-    hir: Arc<Hir>,
+    tree: PatternTree,
     arg: Option<Arc<ArgScope>>,
-    vm: Option<Arc<PikeVm>>,
+    vm: Option<Arc<LazyPike>>,
     filter: Option<Arc<GroupFilter>>,
     /// The expression of [`Pattern::unless`].
-    unless: Option<Arc<Hir>>,
+    unless: Option<PatternTree>,
     #[cfg(feature = "lookaround")]
     confirm: Option<Arc<Verifier>>,
     /// Set for a pattern with look-around if every match is wanted.
@@ -106,9 +111,11 @@ impl CompiledPattern {
     }
 }
 
-/// Compiles rules that are checked and final. They keep their order, because a [`RuleId`] is an index.
+/// Compiles rules that are checked and final, with their patterns lowered. They keep their order, because a [`RuleId`] is
+/// an index.
 pub(super) fn compile(
     rules: Vec<Rule>,
+    trees: &PackTrees,
     allows: &[ResolvedAllow],
     context: &LoadContext<'_>,
     places: Places,
@@ -127,8 +134,8 @@ pub(super) fn compile(
         .map(|(rule, allows)| CompoundCondition::from_rule(rule, allows, mode))
         .collect();
     let mut budget = StateBudget::new(context.limits.pack_states);
-    let patterns = compile_patterns(&rules, &conditions, context, &mut globs, &mut budget)?;
-    let raws = compile_raws(&rules, context, &mut globs, &mut budget)?;
+    let patterns = compile_patterns(&rules, trees, &conditions, context, &mut globs, &mut budget)?;
+    let raws = compile_raws(&rules, trees, &mut globs, &mut budget)?;
     let sources = RuleSources {
         rules: &rules,
         patterns: &patterns,
@@ -137,13 +144,15 @@ pub(super) fn compile(
         allows: &allow_entries,
     };
     let build = MatcherBuild {
-        is_delayed: surely_fits(all_hirs(&patterns, &raws)),
+        is_delayed: trees.surely_fit,
         limits: context.limits,
     };
+    let mut layouts = trees.layouts.iter();
     let mut channels = Channel::ALL.map(|_| None);
     for (channel_rules, channel) in channels.iter_mut().zip(Channel::ALL) {
-        let commands = compile_commands(channel, &rules, &context.patterns, &places, &mut globs)?;
-        let compiled = compile_channel(channel, &sources, commands, &mut names, build);
+        let commands = compile_commands(channel, &rules, trees, &places, &mut globs)?;
+        let compiled =
+            compile_channel(channel, &sources, commands, &mut names, &mut layouts, build);
         *channel_rules = compiled.map_err(|TooManyClasses| {
             let last = rules.last().expect("no rules have no character classes");
             CompileError::at(last, CompileErrorKind::Classes)
@@ -186,6 +195,7 @@ impl StateBudget {
 /// Compiles the patterns of each rule, within `budget`.
 fn compile_patterns<'r>(
     rules: &'r [Rule],
+    trees: &PackTrees,
     conditions: &[Option<Box<CompoundCondition>>],
     context: &LoadContext<'_>,
     globs: &mut GlobCache<'r>,
@@ -193,14 +203,14 @@ fn compile_patterns<'r>(
 ) -> Result<Vec<Vec<CompiledPattern>>, CompileError> {
     let mut compiler = PatternCompiler {
         context,
-        pike: pike::Compiler::default(),
         globs,
         budget,
     };
-    let compiled = rules.iter().zip(conditions).map(|(rule, compound)| {
-        let patterns = text_patterns(&rule.condition);
-        let patterns = patterns.map(|(role, pattern)| {
-            let compiled = compiler.compile(rule, compound.as_deref(), role, pattern);
+    let rules = rules.iter().zip(conditions).zip(&trees.rules);
+    let compiled = rules.map(|((rule, compound), trees)| {
+        let patterns = text_patterns(&rule.condition).zip(&trees.patterns);
+        let patterns = patterns.map(|((role, pattern), lowered)| {
+            let compiled = compiler.compile(rule, compound.as_deref(), role, pattern, lowered);
             compiled.map_err(|kind| CompileError::at(rule, kind))
         });
         patterns.collect::<Result<Vec<_>, _>>()
@@ -210,8 +220,8 @@ fn compile_patterns<'r>(
 
 /// Compiles one pattern after the other, with the globs and the budget of the pack.
 struct PatternCompiler<'c, 'r> {
+    #[cfg_attr(not(feature = "lookaround"), expect(dead_code))]
     context: &'c LoadContext<'c>,
-    pike: pike::Compiler,
     globs: &'c mut GlobCache<'r>,
     budget: &'c mut StateBudget,
 }
@@ -224,11 +234,14 @@ impl<'r> PatternCompiler<'_, 'r> {
         compound: Option<&CompoundCondition>,
         role: PatternRole,
         pattern: &'r Pattern,
+        lowered: &LoweredPattern,
     ) -> Result<CompiledPattern, CompileErrorKind> {
-        let lowered = lower(pattern, &self.context.patterns).map_err(CompileErrorKind::Pattern)?;
+        let tree = &lowered.tree.tree;
         // The states are counted before anything is built of the pattern.
-        self.budget.add(pattern::states(&lowered.hir))?;
-        let unless = self.compile_exception(pattern)?;
+        self.budget.add(lowered.tree.states)?;
+        let unless = lowered.unless.as_ref();
+        unless.map_or(Ok(()), |unless| self.budget.add(unless.states))?;
+        let unless = unless.map(|unless| unless.tree.clone());
         let arg = get_or_build(&mut self.globs.args, pattern.arg.as_slice(), ArgScope::new);
         let arg = arg.map_err(CompileErrorKind::Scope)?;
         #[cfg(feature = "lookaround")]
@@ -240,31 +253,29 @@ impl<'r> PatternCompiler<'_, 'r> {
             // The expression has no program: an end that the matcher finds is confirmed, and only a scan searches for the
             // starts of matches.
             let wants_every = compound.is_some_and(CompoundCondition::reports_every);
-            let around = wants_every.then(|| every_match(text, &lowered.hir, limits));
+            let around = wants_every.then(|| every_match(text, &tree.get(), limits));
             return Ok(CompiledPattern {
                 confirm: Some(Arc::new(confirm)),
                 around: around.transpose()?.map(Arc::new),
-                hir: lowered.hir,
+                tree: tree.clone(),
                 arg,
                 vm: None,
                 filter: None,
                 unless,
             });
         }
-        // The matcher and the program are built of the same expression, so that both find the same ends.
-        let hir = match rule.condition.line && compound.is_some() {
-            true => Arc::new(lower::line(&lowered.hir)),
-            false => lowered.hir,
-        };
+        #[cfg(not(feature = "lookaround"))]
+        let _ = compound;
         let capture = rule.condition.capture.as_ref();
         // Only the patterns of `any` have the group: those of other roles are not filtered.
         let capture = capture.filter(|_| role == PatternRole::Any);
-        let filter = capture.map(|capture| group_filter(capture, &hir, self.globs));
+        let filter = capture.map(|capture| group_filter(capture, tree, self.globs));
         let filter = filter.transpose().map_err(CompileErrorKind::Scope)?;
         let group = filter.as_ref().and_then(|filter| filter.group.number());
         Ok(CompiledPattern {
-            vm: Some(Arc::new(self.pike.compile(&hir, group))),
-            hir,
+            // The matcher and the program are built of the same tree, so that both find the same ends.
+            vm: Some(Arc::new(LazyPike::new(tree.clone(), group))),
+            tree: tree.clone(),
             arg,
             filter: filter.map(Arc::new),
             unless,
@@ -273,20 +284,6 @@ impl<'r> PatternCompiler<'_, 'r> {
             #[cfg(feature = "lookaround")]
             around: None,
         })
-    }
-
-    /// Compiles the exception of a pattern, if it has one.
-    fn compile_exception(
-        &mut self,
-        pattern: &Pattern,
-    ) -> Result<Option<Arc<Hir>>, CompileErrorKind> {
-        let Some(exception) = pattern.exception() else {
-            return Ok(None);
-        };
-        let lowered =
-            lower(&exception, &self.context.patterns).map_err(CompileErrorKind::Pattern)?;
-        self.budget.add(pattern::states(&lowered.hir))?;
-        Ok(Some(lowered.hir))
     }
 }
 
@@ -308,28 +305,20 @@ fn every_match(
 /// Compiles the `raw` patterns of the commands of each rule, within `budget`.
 fn compile_raws<'r>(
     rules: &'r [Rule],
-    context: &LoadContext<'_>,
+    trees: &PackTrees,
     globs: &mut GlobCache<'r>,
     budget: &mut StateBudget,
 ) -> Result<Vec<Vec<CompiledRaw>>, CompileError> {
-    let mut compiler = pike::Compiler::default();
     let mut compiled = Vec::with_capacity(rules.len());
-    for rule in rules {
+    for (rule, trees) in rules.iter().zip(&trees.rules) {
         let error = |kind| CompileError::at(rule, kind);
         let mut raws = Vec::new();
-        for pattern in &rule.condition.any {
-            let Some(raw) = pattern.command.as_deref().and_then(|it| it.raw.as_ref()) else {
-                continue;
-            };
-            let lowered = lower(&Pattern::regex(raw), &context.patterns);
-            let hir = lowered
-                .map_err(|why| error(CompileErrorKind::Pattern(why)))?
-                .hir;
-            budget.add(pattern::states(&hir)).map_err(error)?;
+        for ((pattern, _), lowered) in raw_patterns(&rule.condition).zip(&trees.raws) {
+            budget.add(lowered.states).map_err(error)?;
             let arg = get_or_build(&mut globs.args, pattern.arg.as_slice(), ArgScope::new);
             raws.push(CompiledRaw {
-                vm: Arc::new(compiler.compile(&hir, None)),
-                hir,
+                vm: Arc::new(LazyPike::new(lowered.tree.clone(), None)),
+                tree: lowered.tree.clone(),
                 arg: arg.map_err(|why| error(CompileErrorKind::Scope(why)))?,
             });
         }
@@ -338,16 +327,12 @@ fn compile_raws<'r>(
     Ok(compiled)
 }
 
-/// Returns every pattern that a matcher is built of.
-fn all_hirs<'c>(
-    patterns: &'c [Vec<CompiledPattern>],
-    raws: &'c [Vec<CompiledRaw>],
-) -> impl Iterator<Item = &'c Hir> {
-    let patterns = patterns.iter().flatten().flat_map(|pattern| {
-        let unless = pattern.unless.as_deref();
-        [&*pattern.hir].into_iter().chain(unless)
-    });
-    patterns.chain(raws.iter().flatten().map(|raw| &*raw.hir))
+/// Returns the patterns of commands that have `raw`, with its text.
+pub(super) fn raw_patterns(condition: &Condition) -> impl Iterator<Item = (&Pattern, &str)> {
+    condition.any.iter().filter_map(|pattern| {
+        let raw = pattern.command.as_deref()?.raw.as_deref()?;
+        Some((pattern, raw))
+    })
 }
 
 /// Compiles the allow entries of each rule.
@@ -401,11 +386,11 @@ fn scope<'r>(rule: &'r Rule, globs: &mut GlobCache<'r>) -> Result<RuleScope, Glo
 
 fn group_filter<'r>(
     capture: &'r Capture,
-    hir: &Hir,
+    tree: &PatternTree,
     globs: &mut GlobCache<'r>,
 ) -> Result<GroupFilter, GlobError> {
     Ok(GroupFilter {
-        group: CaptureGroup::find(capture.group.as_deref(), hir),
+        group: CaptureGroup::find(capture.group.as_deref(), tree),
         entropy: capture.entropy,
         random: capture.random,
         checksum: capture.checksum,
@@ -465,7 +450,7 @@ struct RuleSources<'c> {
 fn compile_commands<'r>(
     channel: Channel,
     rules: &'r [Rule],
-    patterns: &PatternCache,
+    trees: &PackTrees,
     places: &Places,
     globs: &mut GlobCache<'r>,
 ) -> Result<CommandSet, CompileError> {
@@ -473,10 +458,11 @@ fn compile_commands<'r>(
     if channel != Channel::ToolInput {
         return Ok(set);
     }
-    for (index, rule) in rules.iter().enumerate() {
+    for (index, (rule, trees)) in rules.iter().zip(&trees.rules).enumerate() {
         if !rule.on.contains(&channel) {
             continue;
         }
+        let mut operands = trees.operands.iter().map(|sized| sized.tree.clone());
         for (role, pattern) in with_roles(&rule.condition) {
             if pattern.kind != PatternKind::Command {
                 continue;
@@ -488,13 +474,8 @@ fn compile_commands<'r>(
                 role,
                 arg: arg.map_err(|why| error(CompileErrorKind::Scope(why)))?,
             };
-            let added = set.add(pattern, owner, rule.holds_live(), patterns);
-            added.map_err(|why| {
-                error(match why {
-                    CommandPatternError::Glob(why) => CompileErrorKind::Scope(why),
-                    CommandPatternError::Pattern(why) => CompileErrorKind::Pattern(why),
-                })
-            })?;
+            let added = set.add(pattern, owner, rule.holds_live(), &mut operands);
+            added.map_err(|why| error(CompileErrorKind::Scope(why)))?;
         }
     }
     Ok(set)
@@ -506,6 +487,7 @@ fn compile_channel(
     sources: &RuleSources<'_>,
     commands: CommandSet,
     names: &mut NameSetCache,
+    layouts: &mut slice::Iter<'_, Option<MatcherLayout>>,
     build: MatcherBuild<'_>,
 ) -> Result<Option<ChannelRules>, TooManyClasses> {
     let RuleSources {
@@ -546,9 +528,10 @@ fn compile_channel(
     if !has_others && builders.iter().all(ViewBuilder::is_empty) {
         return Ok(None);
     }
-    let views = builders
-        .into_iter()
-        .map(|builder| builder.build(conditions, build));
+    let views = builders.into_iter().map(|builder| {
+        let layout = layouts.next().cloned().flatten();
+        builder.build(conditions, layout, build)
+    });
     let mut views = views.collect::<Result<Vec<_>, _>>()?;
     let has_markdown = detectors
         .iter()
@@ -613,7 +596,9 @@ fn add_shapes(shapes: &mut Option<Box<AstPatternSet>>, rule: RuleId, condition: 
 }
 
 /// Returns the patterns that an automaton searches for, with their roles.
-fn text_patterns(condition: &Condition) -> impl Iterator<Item = (PatternRole, &Pattern)> {
+pub(super) fn text_patterns(
+    condition: &Condition,
+) -> impl Iterator<Item = (PatternRole, &Pattern)> {
     with_roles(condition).filter(|(_, pattern)| pattern.kind != PatternKind::Command)
 }
 
@@ -677,7 +662,7 @@ const RULE_TABLE_BYTES: usize = 256 << 10;
 
 /// Groups the patterns by their rules. The patterns of a rule are adjacent.
 fn full_match_rules(
-    hirs: &[Arc<Hir>],
+    trees: &[PatternTree],
     patterns: &[FullMatchPattern],
     table_bytes: usize,
 ) -> Box<[FullMatchRule]> {
@@ -686,10 +671,10 @@ fn full_match_rules(
     let rules = chunks.map(|chunk| {
         let range = from..from + chunk.len();
         from = range.end;
-        let own = hirs[range.clone()].to_vec();
+        let own = trees[range.clone()].to_vec();
         let table_bytes = table_bytes.min(RULE_TABLE_BYTES);
         let build = move || {
-            Matcher::for_spans(&own, table_bytes)
+            Matcher::for_spans(&decoded(&own), table_bytes)
                 .expect("the matcher of all patterns distinguishes at least these classes")
         };
         FullMatchRule {
@@ -701,27 +686,32 @@ fn full_match_rules(
     rules.collect()
 }
 
+/// Returns the trees, of which those that were read as bytes are decoded now.
+fn decoded(trees: &[PatternTree]) -> Vec<Arc<Hir>> {
+    trees.iter().map(PatternTree::get).collect()
+}
+
 /// Collects the patterns that read the same text.
 #[derive(Default)]
 struct ViewBuilder {
     key: ViewKey,
-    hirs: Vec<Arc<Hir>>,
+    trees: Vec<PatternTree>,
     patterns: Vec<FirstEndPattern>,
     /// For each exception, the index of its pattern.
     exceptions: Vec<usize>,
     /// Patterns whose full matches are needed: of rules that hold no text, of rules that do, and those with
     /// look-around.
-    full: [(Vec<Arc<Hir>>, Vec<FullMatchPattern>); 3],
+    full: [(Vec<PatternTree>, Vec<FullMatchPattern>); 3],
 }
 
 impl ViewBuilder {
     fn is_empty(&self) -> bool {
-        self.hirs.is_empty() && self.full.iter().all(|(hirs, _)| hirs.is_empty())
+        self.trees.is_empty() && self.full.iter().all(|(trees, _)| trees.is_empty())
     }
 
     fn add_first_end(&mut self, id: RuleId, compiled: &CompiledPattern) {
         let unless = self.add_exception(id, compiled);
-        self.hirs.push(Arc::clone(&compiled.hir));
+        self.trees.push(compiled.tree.clone());
         self.patterns.push(FirstEndPattern {
             rule: id,
             arg: compiled.arg.clone(),
@@ -733,7 +723,7 @@ impl ViewBuilder {
     }
 
     fn add_raw(&mut self, id: RuleId, raw: &CompiledRaw) {
-        self.hirs.push(Arc::clone(&raw.hir));
+        self.trees.push(raw.tree.clone());
         self.patterns.push(FirstEndPattern {
             rule: id,
             arg: raw.arg.clone(),
@@ -746,14 +736,14 @@ impl ViewBuilder {
 
     /// Adds the exception of a pattern. Returns its index. Equal exceptions of a view are searched once.
     fn add_exception(&mut self, id: RuleId, compiled: &CompiledPattern) -> Option<u32> {
-        let hir = compiled.unless.as_ref()?;
+        let tree = compiled.unless.as_ref()?;
         let mut known = self.exceptions.iter();
-        if let Some(index) = known.position(|&pattern| self.hirs[pattern] == *hir) {
+        if let Some(index) = known.position(|&pattern| self.trees[pattern] == *tree) {
             return Some(index as u32);
         }
         let index = self.exceptions.len() as u32;
-        self.exceptions.push(self.hirs.len());
-        self.hirs.push(Arc::clone(hir));
+        self.exceptions.push(self.trees.len());
+        self.trees.push(tree.clone());
         self.patterns.push(FirstEndPattern {
             rule: id,
             arg: None,
@@ -779,8 +769,8 @@ impl ViewBuilder {
             FullMatchSearch::Around(_) => 2,
         };
         let unless = self.add_exception(id, compiled);
-        let (hirs, patterns) = &mut self.full[group];
-        hirs.push(Arc::clone(&compiled.hir));
+        let (trees, patterns) = &mut self.full[group];
+        trees.push(compiled.tree.clone());
         patterns.push(FullMatchPattern {
             rule: id,
             role,
@@ -794,6 +784,7 @@ impl ViewBuilder {
     fn build(
         self,
         conditions: &[Option<Box<CompoundCondition>>],
+        layout: Option<MatcherLayout>,
         build: MatcherBuild<'_>,
     ) -> Result<ViewRules, TooManyClasses> {
         let compares_positions = |pattern: &FullMatchPattern| {
@@ -802,7 +793,7 @@ impl ViewBuilder {
         };
         let ViewBuilder {
             key,
-            hirs,
+            trees,
             patterns,
             exceptions,
             full: [others, held, around],
@@ -814,11 +805,12 @@ impl ViewBuilder {
         ];
         let full = full
             .into_iter()
-            .filter(|((hirs, _), _, _)| !hirs.is_empty())
-            .map(|((hirs, patterns), holds, is_unbroken)| {
+            .filter(|((trees, _), _, _)| !trees.is_empty())
+            .map(|((trees, patterns), holds, is_unbroken)| {
                 Ok(FullMatchRules {
-                    rules: full_match_rules(&hirs, &patterns, build.limits.table_bytes),
-                    matcher: build.build_or_defer(move |bytes| Matcher::for_spans(&hirs, bytes))?,
+                    rules: full_match_rules(&trees, &patterns, build.limits.table_bytes),
+                    matcher: build
+                        .build_or_defer(move |bytes| Matcher::for_spans(&decoded(&trees), bytes))?,
                     counts: match patterns.iter().any(compares_positions) {
                         true => TextCounts::LinesAndChars,
                         false => TextCounts::Nothing,
@@ -837,8 +829,13 @@ impl ViewBuilder {
         let every_end = Vec::new();
         Ok(ViewRules {
             key,
-            matcher: build
-                .build_or_defer(move |bytes| Matcher::with_every_end(&hirs, bytes, &every_end))?,
+            matcher: build.build_or_defer(move |bytes| {
+                let trees = decoded(&trees);
+                match &layout {
+                    Some(layout) => Matcher::with_layout(&trees, bytes, &every_end, layout),
+                    None => Matcher::with_every_end(&trees, bytes, &every_end),
+                }
+            })?,
             patterns: patterns.into_boxed_slice(),
             exceptions: exceptions.len(),
             #[cfg(feature = "lookaround")]

@@ -23,7 +23,7 @@ mod grant;
 mod overrides;
 
 pub(crate) use allow::ResolvedAllow;
-pub(super) use allow::{WrittenAllow, id_glob, resolve};
+pub(super) use allow::{WrittenAllow, ended_fault, id_glob, resolve};
 pub use date::Date;
 pub(super) use grant::{action_after_retries, ungranted, ungranted_in_code};
 pub(super) use overrides::{Override, apply};

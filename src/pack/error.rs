@@ -19,10 +19,12 @@ pub enum LoadErrorKind {
     TooLarge,
     /// All errors are about built-in packs that do not exist.
     UnknownPack,
+    /// All errors are about compiled packs that are damaged or of another version.
+    Compiled,
 }
 
 impl LoadErrorKind {
-    /// Returns the name used in every output: `io`, `invalid`, `too-large` or `unknown-pack`.
+    /// Returns the name used in every output: `io`, `invalid`, `too-large`, `unknown-pack` or `compiled`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -30,6 +32,7 @@ impl LoadErrorKind {
             LoadErrorKind::Invalid => "invalid",
             LoadErrorKind::TooLarge => "too-large",
             LoadErrorKind::UnknownPack => "unknown-pack",
+            LoadErrorKind::Compiled => "compiled",
         }
     }
 }

@@ -5,6 +5,9 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use super::compiled::{Encode, PackReader, PackWriter};
+use ttsr_automata::encoding::{MalformedBytes, write_number};
+
 /// The name of the hash function in the file, so that another function can be added later.
 const HASH_PREFIX: &str = "fnv1a128:";
 
@@ -120,6 +123,27 @@ impl Lock {
             .filter(|name| !self.packs.contains_key(*name));
         differences.extend(new.map(|name| format!("pack `{name}` is not locked")));
         differences
+    }
+}
+
+impl Encode for Lock {
+    fn encode(&self, out: &mut PackWriter) {
+        write_number(&mut out.bytes, self.packs.len() as u64);
+        for (name, Locked { version, hash }) in &self.packs {
+            name.encode(out);
+            version.encode(out);
+            hash.encode(out);
+        }
+    }
+
+    fn decode(from: &mut PackReader<'_>) -> Result<Lock, MalformedBytes> {
+        let packs = (0..from.bytes.length()?).map(|_| {
+            let name = Encode::decode(from)?;
+            let (version, hash) = (Encode::decode(from)?, Encode::decode(from)?);
+            Ok((name, Locked { version, hash }))
+        });
+        let packs = packs.collect::<Result<_, _>>()?;
+        Ok(Lock { packs })
     }
 }
 

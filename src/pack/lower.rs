@@ -67,6 +67,14 @@ pub(super) fn line(hir: &Hir) -> Hir {
 }
 
 impl Lowered {
+    /// Returns the regular expression that confirms each end, for a pattern with look-around or back-references.
+    pub(super) fn confirmed_by(&self) -> Option<String> {
+        #[cfg(feature = "lookaround")]
+        return self.confirmed_by.clone();
+        #[cfg(not(feature = "lookaround"))]
+        None
+    }
+
     /// Returns a pattern without look-around, if it keeps the limits.
     fn accept(hir: Arc<Hir>, limits: &PatternLimits) -> Result<Lowered, PatternError> {
         pattern::accept(&hir, limits)?;

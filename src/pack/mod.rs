@@ -1,7 +1,7 @@
 //! Packs: TOML in, [`Pack`] out.
 //!
 //! `source` finds and reads files, `check` turns their text into rules and problems, `diagnostic` shows the problems,
-//! `compile` compiles the rules into a `Program`, and `message` renders the messages of rules. Streams and sessions,
+//! `compile` compiles the rules into a `Program`, `compiled` stores them as bytes, and `message` renders the messages of rules. Streams and sessions,
 //! which execute the program, are not known here.
 
 use std::fmt;
@@ -13,6 +13,7 @@ mod builtin;
 mod captures;
 mod check;
 mod compile;
+mod compiled;
 mod compose;
 mod diagnostic;
 mod did_you_mean;
@@ -43,8 +44,9 @@ use crate::program::{ChannelRules, MatchMode, Places, Program};
 use crate::rule::{Channel, Rule};
 use crate::verdict::RuleId;
 pub(crate) use captures::{CapturedTexts, Captures};
-use check::{Check, Loaded};
-use compile::{CompileError, CompileErrorKind};
+use check::{Check, HostOptions, Loaded};
+use compile::{CompileError, CompileErrorKind, PackTrees};
+use compiled::CompiledRules;
 use diagnostic::code;
 pub(crate) use lint::LintTrial;
 use load_context::LoadContext;
@@ -84,6 +86,8 @@ struct Inner {
     warnings: Vec<Diagnostic>,
     /// By rule: the patterns whose named groups its message quotes; `None` if it quotes none.
     captures: Box<[Option<Captures>]>,
+    /// The bytes of a compiled pack from which it was read.
+    source: Option<Arc<[u8]>>,
 }
 
 impl Pack {
@@ -146,6 +150,61 @@ impl Pack {
     /// Returns the names of all built-in packs, sorted.
     pub fn builtins() -> impl Iterator<Item = &'static str> {
         builtin::PACKS.iter().map(|pack| pack.name)
+    }
+
+    /// Reads a pack that [`to_bytes`](Self::to_bytes) has written, with the default limits. It decides as the pack that was
+    /// written, but has no [`warnings`](Self::warnings) of the load of that pack.
+    ///
+    /// For other limits, a workspace, grants or a current day, see [`PackBuilder::compiled`].
+    ///
+    /// # Errors
+    /// [`LoadErrorKind::Compiled`] if another version of this crate has written the bytes, or if they are damaged. The
+    /// checksum finds accidents: bytes that someone has made on purpose are read like a rule file of a stranger. They
+    /// result in an error or in a pack that stays within its limits.
+    ///
+    /// # Complexity
+    /// Linear in the number of bytes, with at most 256 MiB of syntax trees besides. Patterns are decoded when text first
+    /// reaches them, and no pattern is parsed but those of commands and those with look-around.
+    ///
+    /// # Example: compiled once, read by another process
+    /// ```
+    /// use ttsr::pack::LoadErrorKind;
+    /// use ttsr::{Channel, Pack};
+    /// let bytes = Pack::builtin("lang/rust")?.to_bytes();
+    /// let pack = Pack::from_bytes(&bytes)?;
+    /// assert_eq!(pack.rules(), Pack::builtin("lang/rust")?.rules());
+    /// assert_eq!(ttsr::scan(&pack, Channel::Text, None, None, b"~~~rust\nBox::leak(x)\n~~~\n").len(), 1);
+    /// let error = Pack::from_bytes(&bytes[..bytes.len() - 1]).unwrap_err();
+    /// assert_eq!(error.kind(), LoadErrorKind::Compiled);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn from_bytes(bytes: &[u8]) -> Result<Pack, LoadError> {
+        Pack::builder().compiled("<bytes>", bytes).build()
+    }
+
+    /// Returns the compiled pack as bytes, which [`from_bytes`](Self::from_bytes) of the same version of this crate reads.
+    /// They contain the rules, the `[[allow]]` entries that apply, the headers and the lock. They do not contain limits, the
+    /// workspace and the home directory, which belong to the host.
+    ///
+    /// # Complexity
+    /// That of a load and of [`prepare`](Self::prepare): patterns are parsed again, and automata are planned.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        compiled::to_bytes(self)
+    }
+
+    /// Returns true if the bytes begin like those of [`to_bytes`](Self::to_bytes), of any version. No rule file does.
+    ///
+    /// # Example: a file that is one or the other
+    /// ```
+    /// use ttsr::Pack;
+    /// assert!(Pack::is_compiled(&Pack::builtin("lang/go")?.to_bytes()));
+    /// assert!(!Pack::is_compiled(b"schema = 1\n"));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    #[must_use]
+    pub fn is_compiled(bytes: &[u8]) -> bool {
+        compiled::is_compiled(bytes)
     }
 
     /// Returns a builder for a pack that has several sources, or limits other than the defaults.
@@ -350,7 +409,9 @@ impl Pack {
             .collect();
         let places = self.inner.program.places.clone();
         let context = LoadContext::new(&limits);
-        let program = compile::compile(rules, &allows, &context, places, MatchMode::Every).ok()?;
+        let trees = compile::lower_rules(&rules, &context).ok()?;
+        let mode = MatchMode::Every;
+        let program = compile::compile(rules, &trees, &allows, &context, places, mode).ok()?;
         Some(Pack {
             inner: Arc::new(Inner {
                 program,
@@ -359,6 +420,7 @@ impl Pack {
                 lock: Lock::default(),
                 warnings: Vec::new(),
                 captures: Box::default(),
+                source: None,
             }),
         })
     }
@@ -410,6 +472,33 @@ pub fn schema() -> String {
 
 /// Builds the pack from checked rules: the last step of every load.
 fn finish(loaded: Loaded, context: &LoadContext<'_>, places: Places) -> Result<Pack, LoadError> {
+    if loaded.report.has_errors() {
+        return Err(LoadError::new(loaded.report.into_diagnostics()));
+    }
+    let trees = compile::lower_rules(&loaded.rules, context);
+    let trees = trees.map_err(|error| refused(&error, context.limits.pack_states))?;
+    compile_loaded(loaded, &trees, context, places, None)
+}
+
+/// Builds the pack that a compiled pack describes. `name` is its name in messages.
+fn read_compiled(
+    name: &str,
+    bytes: Arc<[u8]>,
+    options: &HostOptions,
+    context: &LoadContext<'_>,
+    places: Places,
+) -> Result<Pack, LoadError> {
+    let CompiledRules { loaded, trees } = compiled::read(name, &bytes, context, options);
+    compile_loaded(loaded, &trees, context, places, Some(bytes))
+}
+
+fn compile_loaded(
+    loaded: Loaded,
+    trees: &PackTrees,
+    context: &LoadContext<'_>,
+    places: Places,
+    source: Option<Arc<[u8]>>,
+) -> Result<Pack, LoadError> {
     let Loaded {
         rules,
         allows,
@@ -425,7 +514,7 @@ fn finish(loaded: Loaded, context: &LoadContext<'_>, places: Places) -> Result<P
         .map(|rule| Captures::from_rule(rule, context))
         .collect();
     let pack_states = context.limits.pack_states;
-    let program = compile::compile(rules, &allows, context, places, MatchMode::First)
+    let program = compile::compile(rules, trees, &allows, context, places, MatchMode::First)
         .map_err(|error| refused(&error, pack_states))?;
     let warnings = report.into_diagnostics();
     Ok(Pack {
@@ -436,6 +525,7 @@ fn finish(loaded: Loaded, context: &LoadContext<'_>, places: Places) -> Result<P
             lock,
             warnings,
             captures,
+            source,
         }),
     })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use regex_syntax::hir::{Hir, HirKind};
 
+use ttsr_automata::encoding::PatternTree;
 use ttsr_automata::pike;
 use ttsr_views::detect::checksum::Checksum;
 use ttsr_views::detect::entropy::{Entropy, EntropyLimits};
@@ -35,12 +36,15 @@ pub(crate) enum CaptureGroup {
 }
 
 impl CaptureGroup {
-    /// Returns the group with that name or number in `hir`.
-    pub(crate) fn find(name: Option<&str>, hir: &Hir) -> CaptureGroup {
+    /// Returns the group with that name or number in `tree`.
+    pub(crate) fn find(name: Option<&str>, tree: &PatternTree) -> CaptureGroup {
         let Some(name) = name else {
             return CaptureGroup::FirstOrWhole;
         };
-        let number = name.parse().ok().or_else(|| group_number(name, hir));
+        let number = name
+            .parse()
+            .ok()
+            .or_else(|| group_number(name, &tree.get()));
         match number {
             Some(0) | None => CaptureGroup::Whole,
             Some(number) => CaptureGroup::Number(number),

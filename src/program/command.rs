@@ -6,11 +6,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::PatternRole;
+use super::{LazyPike, PatternRole};
 use crate::rule::{CommandRequirements, Pattern};
 use crate::verdict::RuleId;
-use ttsr_automata::pattern::{PatternCache, PatternError};
-use ttsr_automata::pike::{self, PikeCache, PikeVm};
+use ttsr_automata::encoding::PatternTree;
+use ttsr_automata::pike::PikeCache;
 use ttsr_views::glob::{Glob, GlobError, GlobOptions, GlobScratch};
 use ttsr_views::path::{ArgScope, PathScope, split_exclusion};
 
@@ -19,25 +19,6 @@ pub(crate) const MAX_FLAGS: usize = 32;
 
 /// The longest name of a program that is compared without an allocation, in bytes.
 const NAME_BYTES: usize = 64;
-
-/// The error of a pattern that cannot be compiled.
-#[derive(Debug)]
-pub(crate) enum CommandPatternError {
-    Glob(GlobError),
-    Pattern(PatternError),
-}
-
-impl From<GlobError> for CommandPatternError {
-    fn from(error: GlobError) -> CommandPatternError {
-        CommandPatternError::Glob(error)
-    }
-}
-
-impl From<PatternError> for CommandPatternError {
-    fn from(error: PatternError) -> CommandPatternError {
-        CommandPatternError::Pattern(error)
-    }
-}
 
 /// The command patterns of a channel.
 #[derive(Debug, Default)]
@@ -91,9 +72,9 @@ pub(crate) struct CommandPattern {
     subcommands: Vec<Glob>,
     flags: Vec<Vec<FlagSpelling>>,
     no_flags: Vec<FlagSpelling>,
-    operand: Option<PikeVm>,
-    operands_all: Option<PikeVm>,
-    last_operand: Option<PikeVm>,
+    operand: Option<LazyPike>,
+    operands_all: Option<LazyPike>,
+    last_operand: Option<LazyPike>,
     min_operands: u32,
     max_operands: u32,
     env: Vec<(Glob, Option<Glob>)>,
@@ -305,16 +286,16 @@ impl CommandSet {
         owners.map(|owner| owner.rule)
     }
 
-    /// Adds a pattern of a rule.
+    /// Adds a pattern of a rule. `operands` are the trees of its [`operand_texts`].
     pub(crate) fn add(
         &mut self,
         pattern: &Pattern,
         owner: CommandOwner,
         holds: bool,
-        patterns: &PatternCache,
-    ) -> Result<(), CommandPatternError> {
+        operands: &mut dyn Iterator<Item = PatternTree>,
+    ) -> Result<(), GlobError> {
         self.holds |= holds;
-        self.add_pattern(pattern, Some(owner), patterns)?;
+        self.add_pattern(pattern, Some(owner), operands)?;
         Ok(())
     }
 
@@ -322,9 +303,9 @@ impl CommandSet {
         &mut self,
         pattern: &Pattern,
         owner: Option<CommandOwner>,
-        patterns: &PatternCache,
-    ) -> Result<u32, CommandPatternError> {
-        let compiled = CommandPattern::compile(pattern, owner, patterns)?;
+        operands: &mut dyn Iterator<Item = PatternTree>,
+    ) -> Result<u32, GlobError> {
+        let compiled = CommandPattern::compile(pattern, owner, operands)?;
         let file_is_code = compiled.required & requirement::FILE_IS_CODE != 0;
         self.reads_files |= compiled.reads.is_some() || file_is_code;
         let index = self.patterns.len() as u32;
@@ -345,15 +326,15 @@ impl CommandSet {
         }
         let related = pattern.command.as_deref();
         if let Some(to) = related.and_then(|command| command.pipe_to.as_deref()) {
-            let to = self.add_pattern(to, None, patterns)?;
+            let to = self.add_pattern(to, None, operands)?;
             self.patterns[index as usize].pipe_to = Some(to);
         }
         if let Some(from) = related.and_then(|command| command.pipe_from.as_deref()) {
-            let from = self.add_pattern(from, None, patterns)?;
+            let from = self.add_pattern(from, None, operands)?;
             self.patterns[index as usize].pipe_from = Some(from);
         }
         if let Some(run) = related.and_then(|command| command.runs.as_deref()) {
-            let run = self.add_pattern(run, None, patterns)?;
+            let run = self.add_pattern(run, None, operands)?;
             self.patterns[index as usize].runs = Some(run);
         }
         Ok(index)
@@ -405,6 +386,23 @@ impl CommandSet {
     }
 }
 
+/// Returns the regular expressions on operands in a pattern of a command and in the patterns that it relates to.
+pub(crate) fn operand_texts(pattern: &Pattern) -> Vec<&str> {
+    let Some(command) = pattern.command.as_deref() else {
+        return Vec::new();
+    };
+    let own = [
+        &command.operand,
+        &command.operands_all,
+        &command.last_operand,
+    ];
+    let related = [&command.pipe_to, &command.pipe_from, &command.runs];
+    let own = own.into_iter().flatten().map(String::as_str);
+    let related = related.into_iter().flatten();
+    own.chain(related.flat_map(|related| operand_texts(related)))
+        .collect()
+}
+
 /// Returns the glob on the name of the program.
 fn program(pattern: &Pattern) -> &str {
     pattern.text.split(' ').next().unwrap_or_default()
@@ -424,15 +422,13 @@ impl CommandPattern {
     fn compile(
         pattern: &Pattern,
         owner: Option<CommandOwner>,
-        patterns: &PatternCache,
-    ) -> Result<CommandPattern, CommandPatternError> {
+        operands: &mut dyn Iterator<Item = PatternTree>,
+    ) -> Result<CommandPattern, GlobError> {
         let none = CommandRequirements::default();
         let wanted = pattern.command.as_deref().unwrap_or(&none);
-        let mut compiler = pike::Compiler::default();
         let mut regex = |text: &Option<String>| {
-            let parsed = text.as_ref().map(|text| patterns.parse(text));
-            let parsed = parsed.transpose()?;
-            Ok::<_, PatternError>(parsed.map(|hir| compiler.compile(&hir, None)))
+            let tree = text.as_ref().and_then(|_| operands.next());
+            tree.map(|tree| LazyPike::new(tree, None))
         };
         let subcommands = pattern.text.split(' ').skip(1);
         let variable = |entry: &String| {
@@ -475,9 +471,10 @@ impl CommandPattern {
                 .map(|entry| spellings(entry))
                 .collect::<Result<_, _>>()?,
             no_flags: no_flags.into_iter().flatten().collect(),
-            operand: regex(&wanted.operand)?,
-            operands_all: regex(&wanted.operands_all)?,
-            last_operand: regex(&wanted.last_operand)?,
+            // In the order of `operand_texts`.
+            operand: regex(&wanted.operand),
+            operands_all: regex(&wanted.operands_all),
+            last_operand: regex(&wanted.last_operand),
             min_operands,
             max_operands: wanted.max_operands.unwrap_or(u32::MAX),
             env: wanted.env.iter().map(variable).collect::<Result<_, _>>()?,
@@ -564,8 +561,8 @@ impl CommandProgress {
         if is_subcommand || self.state == ProgressState::Refused {
             return;
         }
-        let mut found = |vm: &Option<PikeVm>| {
-            let vm = vm.as_ref()?;
+        let mut found = |vm: &Option<LazyPike>| {
+            let vm = vm.as_ref()?.get();
             let below_home = paths.below_home;
             let mut is_match = |path: &[u8]| vm.is_match(path, &mut cache.pike);
             Some(is_match(paths.path) || below_home.is_some_and(is_match))

@@ -3,13 +3,14 @@
 //!
 //! A [`Program`] has, for each channel, the rules grouped by the view that their patterns read ([`ViewRules`]), and,
 //! for each rule, its scope, its compound condition and the entries that allow it. Everything here is immutable but
-//! the matchers, which are built when text first reaches them, their transition tables, and the products of several
-//! matchers ([`ProductCache`]). The program knows neither TOML nor the state of a stream.
+//! the matchers and Pike VMs, which are built when text first reaches them, their transition tables, and the products of
+//! several matchers ([`ProductCache`]). The program knows neither TOML nor the state of a stream.
 
 mod capture;
 mod command;
 mod condition;
 mod detector_spec;
+mod lazy_pike;
 mod product;
 mod release_plan;
 mod scope;
@@ -26,17 +27,18 @@ use crate::rule::{Channel, Rule};
 use crate::verdict::RuleId;
 #[cfg(feature = "lookaround")]
 use ttsr_automata::lookaround::verify::{LookaroundSearch, Verifier};
-use ttsr_automata::pike::{self, PikeVm};
+use ttsr_automata::pike;
 use ttsr_automata::{Matcher, PatternId};
 use ttsr_views::path::ArgScope;
 
 pub(crate) use capture::{CaptureGroup, GroupFilter};
 pub(crate) use command::{
-    CommandCache, CommandOwner, CommandPattern, CommandPatternError, CommandProgress, CommandSet,
-    MAX_FLAGS, OperandPaths, ProgressState, WordNeeds,
+    CommandCache, CommandOwner, CommandPattern, CommandProgress, CommandSet, MAX_FLAGS,
+    OperandPaths, ProgressState, WordNeeds, operand_texts,
 };
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};
+pub(crate) use lazy_pike::LazyPike;
 pub(crate) use product::{ProductCache, ViewSet};
 pub(crate) use release_plan::ReleasePlan;
 pub(crate) use scope::{AllowEntry, RuleScope};
@@ -209,7 +211,7 @@ pub(crate) struct FullMatchPattern {
 /// The search for the full matches of a pattern.
 #[derive(Debug)]
 pub(crate) enum FullMatchSearch {
-    Pike(Arc<PikeVm>),
+    Pike(Arc<LazyPike>),
     /// For a pattern with look-around, which only [`MatchMode::Every`] allows.
     #[cfg(feature = "lookaround")]
     Around(Arc<LookaroundSearch>),
@@ -223,7 +225,7 @@ pub(crate) struct FirstEndPattern {
     pub(crate) arg: Option<Arc<ArgScope>>,
     pub(crate) role: FirstEndRole,
     /// Finds the start of a match; `None` if `confirm` does.
-    pub(crate) vm: Option<Arc<PikeVm>>,
+    pub(crate) vm: Option<Arc<LazyPike>>,
     #[cfg(feature = "lookaround")]
     pub(crate) confirm: Option<Arc<Verifier>>,
 }
@@ -275,6 +277,11 @@ impl ChannelRules {
         self.shape_rules().next().is_some()
     }
 
+    /// Returns the matchers that search for first ends, by view. Those that are not built yet are built.
+    pub(crate) fn first_end_matchers(&self) -> impl Iterator<Item = &Matcher> {
+        self.all().map(|view| &*view.matcher)
+    }
+
     /// Returns every matcher of the channel. Those that are not built yet are built.
     pub(crate) fn matchers(&self) -> impl Iterator<Item = &Matcher> {
         self.all().flat_map(|view| {
@@ -314,7 +321,7 @@ impl FullMatchPattern {
     pub(crate) fn matches(&self, text: &[u8], from: usize) -> (Vec<Range<usize>>, bool) {
         match &self.search {
             FullMatchSearch::Pike(vm) => {
-                let found = vm.find_all(text, from).into_iter();
+                let found = vm.get().find_all(text, from).into_iter();
                 let filter = self.filter.as_ref();
                 let accepts =
                     |found: &pike::PikeMatch| filter.is_none_or(|it| it.accepts(found, text));

@@ -6,6 +6,7 @@
 mod accepts;
 mod any;
 mod builtin;
+mod compiled;
 mod complaint;
 mod compose;
 mod file;

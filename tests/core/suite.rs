@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use ttsr::stream::{Counters, Hits};
-use ttsr::{Pack, Stream};
+use ttsr::{Pack, PackBuilder, Stream};
 
 use deliveries::{Step, deliveries, with_empty};
 use format::{Case, File, HitText};
@@ -79,7 +79,23 @@ fn check(case: &Case, pack: &Pack) -> Result<usize, String> {
             }
         }
     }
-    Ok(runs)
+    let found = outcome(&read_back(pack), &case.steps());
+    match found == expected {
+        true => Ok(runs + 1),
+        false => Err(format!(
+            "written and read back\n  expected {expected:?}\n  found    {found:?}"
+        )),
+    }
+}
+
+/// Returns the pack after it was written as bytes and read back.
+fn read_back(pack: &Pack) -> Pack {
+    let builder = Pack::builder().compiled("t.pack", &pack.to_bytes());
+    let builder = builder.limits(pack.limits().clone());
+    let builder = pack.root().into_iter().fold(builder, PackBuilder::root);
+    let read = builder.build().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(read.rules(), pack.rules());
+    read
 }
 
 fn outcome(pack: &Pack, steps: &[Step]) -> Outcome {

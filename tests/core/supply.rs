@@ -298,7 +298,11 @@ fn unsafe_is_denied_except_in_named_files() {
 
 /// Values built lazily while text is read. Each can be built for every set of rules: a value that depends on a pattern
 /// must not turn out to be too large once text arrives.
-const BUILT_LATE: [(&str, &str); 8] = [
+const BUILT_LATE: [(&str, &str); 10] = [
+    // A tree whose bytes were checked at load by the function that decodes them.
+    ("crates/automata/src/encoding.rs", "OnceLock<Arc<Hir>>"),
+    // Compiling a program cannot fail.
+    ("src/program/lazy_pike.rs", "OnceLock<PikeVm>"),
     // A copy of the states of an existing automaton.
     ("crates/automata/src/lazy_dfa.rs", "OnceLock<BitNfa>"),
     // Constant tables of the crate.

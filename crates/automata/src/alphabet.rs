@@ -253,36 +253,51 @@ const MAX_SURE_CLASSES: usize = MAX_MEMBERSHIPS / (2 * CLASSES);
 /// # Ok::<(), pattern::PatternError>(())
 /// ```
 pub fn surely_fits<'h>(patterns: impl IntoIterator<Item = &'h Hir>) -> bool {
+    let mut fit = FitEstimate::default();
+    patterns.into_iter().for_each(|pattern| fit.add(pattern));
+    fit.is_sure()
+}
+
+/// An upper bound of the classes that a set of patterns distinguishes: see [`surely_fits`].
+#[derive(Debug)]
+pub(crate) struct FitEstimate {
     // The classes of an alphabet are split at the bounds of their ranges alone, whatever classes the compiler makes of
     // those of the patterns: unions, intersections and complements have no other bounds.
-    let mut bounds = CodeBounds::new();
-    for (_, ranges) in flag_sets(SymbolSpace::Chars, LookNeeds::ALL) {
-        bounds.add(ranges);
-    }
-    let mut elements = 0;
-    let mut left: Vec<&Hir> = Vec::new();
-    for pattern in patterns {
-        if needs_bytes(pattern) {
-            return false;
+    bounds: CodeBounds,
+    /// The number of classes and of bytes of literals.
+    elements: usize,
+    has_bytes: bool,
+}
+
+impl Default for FitEstimate {
+    fn default() -> FitEstimate {
+        let mut bounds = CodeBounds::new();
+        for (_, ranges) in flag_sets(SymbolSpace::Chars, LookNeeds::ALL) {
+            bounds.add(ranges);
         }
-        left.push(pattern);
+        FitEstimate {
+            bounds,
+            elements: 0,
+            has_bytes: false,
+        }
+    }
+}
+
+impl FitEstimate {
+    /// Adds a pattern.
+    pub(crate) fn add(&mut self, pattern: &Hir) {
+        if self.has_bytes || needs_bytes(pattern) {
+            self.has_bytes = true;
+            return;
+        }
+        let mut left = vec![pattern];
         while let Some(hir) = left.pop() {
             match hir.kind() {
                 HirKind::Empty | HirKind::Look(_) => {}
-                HirKind::Literal(literal) => {
-                    let text = String::from_utf8_lossy(&literal.0);
-                    elements += text.len();
-                    bounds.add(text.chars().map(|char| (char.into(), char.into())));
-                }
-                HirKind::Class(Class::Unicode(class)) => {
-                    elements += 1;
-                    let ranges = class.ranges().iter();
-                    bounds.add(ranges.map(|range| (range.start().into(), range.end().into())));
-                }
-                HirKind::Class(Class::Bytes(class)) => {
-                    elements += 1;
-                    let ranges = class.ranges().iter();
-                    bounds.add(ranges.map(|range| (range.start().into(), range.end().into())));
+                HirKind::Literal(literal) => self.add_literal(&literal.0),
+                HirKind::Class(class) => {
+                    self.add_element();
+                    self.add_class(class);
                 }
                 HirKind::Repetition(repetition) => left.push(&repetition.sub),
                 HirKind::Capture(capture) => left.push(&capture.sub),
@@ -290,10 +305,49 @@ pub fn surely_fits<'h>(patterns: impl IntoIterator<Item = &'h Hir>) -> bool {
             }
         }
     }
-    elements <= MAX_SURE_CLASSES && bounds.len() < CLASSES
+
+    /// Adds a pattern that can match single bytes of characters.
+    pub(crate) fn add_byte_pattern(&mut self) {
+        self.has_bytes = true;
+    }
+
+    /// Adds a literal.
+    pub(crate) fn add_literal(&mut self, literal: &[u8]) {
+        let text = String::from_utf8_lossy(literal);
+        self.elements += text.len();
+        let chars = text.chars().map(u32::from);
+        self.bounds.add(chars.map(|char| (char, char)));
+    }
+
+    /// Counts the use of a class whose ranges [`add_class`](Self::add_class) adds.
+    pub(crate) fn add_element(&mut self) {
+        self.elements += 1;
+    }
+
+    /// Adds the ranges of a class.
+    pub(crate) fn add_class(&mut self, class: &Class) {
+        match class {
+            Class::Unicode(class) => {
+                let ranges = class.ranges().iter();
+                let ranges = ranges.map(|range| (range.start().into(), range.end().into()));
+                self.bounds.add(ranges);
+            }
+            Class::Bytes(class) => {
+                let ranges = class.ranges().iter();
+                let ranges = ranges.map(|range| (range.start().into(), range.end().into()));
+                self.bounds.add(ranges);
+            }
+        }
+    }
+
+    /// Returns true if every subset of the patterns has an alphabet.
+    pub(crate) fn is_sure(&self) -> bool {
+        !self.has_bytes && self.elements <= MAX_SURE_CLASSES && self.bounds.len() < CLASSES
+    }
 }
 
 /// The set of code points at which a range starts, or before which one ends.
+#[derive(Debug)]
 struct CodeBounds {
     bits: Vec<u64>,
 }

@@ -302,6 +302,11 @@ impl LazyDfa {
         }
     }
 
+    /// Returns true if each pattern is reported once.
+    pub(crate) fn is_single_match(&self) -> bool {
+        self.single_match.is_some()
+    }
+
     pub(crate) fn nfa(&self) -> &Nfa {
         &self.nfa
     }

@@ -30,15 +30,16 @@
 //! 4. `lazy_dfa::search` chooses a strategy for a delta, steps it through the `table`, which all cursors share, and
 //!    reports. `lazy_dfa::step` steps and activates suffixes, and asks for unbuilt states; `determinize` computes the
 //!    state that `cache` then adds to the table. The accelerators are `lazy_dfa::short_input` with
-//!    `table::short_input`, `lazy_dfa::prefiltered` with `prefilter`, and `lazy_dfa::speculative`. `lazy_dfa::product` steps the states of
-//!    several matchers at once.
+//!    `table::short_input`, `lazy_dfa::prefiltered` with `prefilter`, and `lazy_dfa::speculative`. `lazy_dfa::product`
+//!    steps the states of several matchers at once.
 //! 5. When the table is full, `lazy_dfa::fallback` simulates the NFA (`bit_nfa`) until the cursor meets a state of
 //!    the table again, or `generations` replaces the table.
 //!
 //! `utf8` decodes bytes to symbols, `report` encodes what a state reports, `suffix` holds what a cursor carries besides one
-//! state, `single_match` stops patterns that match nearly any text after their first match, `hash` identifies states and classes, and `pike`
-//! finds whole matches and the start of a match. With the feature `lookaround`, `lookaround::approximate`
-//! over-approximates a pattern with look-around by a regular one and `lookaround::verify` verifies its matches.
+//! state, `single_match` stops patterns that match nearly any text after their first match, `hash` identifies states and
+//! classes, and `pike` finds full matches and the start of a match. `encoding` stores syntax trees as bytes. With the
+//! feature `lookaround`, `lookaround::approximate` over-approximates a pattern with look-around by a regular one and
+//! `lookaround::verify` verifies its matches.
 //!
 //! # Glossary
 //!
@@ -60,6 +61,7 @@ mod alphabet;
 mod bit_nfa;
 mod cache;
 mod determinize;
+pub mod encoding;
 mod generations;
 mod hash;
 mod lazy_dfa;
@@ -96,7 +98,8 @@ pub use lazy_dfa::{AutomatonSize, IdleRun, ShortStep, is_short, product};
 use lazy_dfa::{LazyDfa, ShortPath};
 pub use limits::PatternLimits;
 use nfa::Nfa;
-use partition::{Partition, PartitionPlan, SimplifiedPattern};
+pub use partition::{AutomatonLayout, MatcherLayout};
+use partition::{MIN_TO_PROFILE, Partition, PartitionPlan, SimplifiedPattern};
 pub use report::PatternId;
 use simd::SimdLevel;
 pub use table::SHORT;
@@ -215,15 +218,57 @@ impl Matcher {
         table_bytes: usize,
         every_end: &[bool],
     ) -> Result<Matcher, TooManyClasses> {
-        Matcher::planned(patterns, table_bytes, every_end, PartitionPlan::USUAL)
+        Matcher::planned(patterns, table_bytes, every_end, PartitionPlan::USUAL, None)
     }
 
-    /// As [`with_every_end`](Self::with_every_end), with the patterns partitioned as `plan` says.
+    /// As [`with_every_end`](Self::with_every_end), with the [layout](Self::layout) of another matcher of these patterns,
+    /// which saves planning. A layout that does not fit the patterns is not used.
+    ///
+    /// # Errors
+    /// The patterns distinguish more classes of characters than a table has columns.
+    ///
+    /// # Example: planned once
+    /// ```
+    /// use ttsr_automata::{Matcher, PatternLimits, pattern};
+    /// let patterns: Vec<_> = (0..200)
+    ///     .map(|number| pattern::parse(&format!("word{number}x"), &PatternLimits::default()))
+    ///     .collect::<Result<_, _>>()?;
+    /// let planned = Matcher::new(&patterns, 1 << 20).unwrap();
+    /// let layout = planned.layout().expect("many patterns are planned");
+    /// let again = Matcher::with_layout(&patterns, 1 << 20, &[], &layout).unwrap();
+    /// assert_eq!(again.layout(), Some(layout));
+    /// # Ok::<(), pattern::PatternError>(())
+    /// ```
+    pub fn with_layout(
+        patterns: &[impl Borrow<Hir>],
+        table_bytes: usize,
+        every_end: &[bool],
+        layout: &MatcherLayout,
+    ) -> Result<Matcher, TooManyClasses> {
+        let plan = PartitionPlan::USUAL;
+        Matcher::planned(patterns, table_bytes, every_end, plan, Some(layout))
+    }
+
+    /// Returns the automata with their patterns, or `None` if there are so few patterns that they are not planned.
+    pub fn layout(&self) -> Option<MatcherLayout> {
+        let automata = [&self.first].into_iter().chain(&self.more);
+        let count: usize = automata.clone().map(|it| it.patterns.len()).sum();
+        let layout = automata.map(|automaton| AutomatonLayout {
+            patterns: automaton.patterns.to_vec(),
+            is_single_match: automaton.lazy.is_single_match(),
+        });
+        (count >= MIN_TO_PROFILE).then(|| MatcherLayout {
+            automata: layout.collect(),
+        })
+    }
+
+    /// As [`with_every_end`](Self::with_every_end), with the patterns partitioned as `layout` or else `plan` says.
     pub(crate) fn planned(
         patterns: &[impl Borrow<Hir>],
         table_bytes: usize,
         every_end: &[bool],
         plan: PartitionPlan,
+        layout: Option<&MatcherLayout>,
     ) -> Result<Matcher, TooManyClasses> {
         // A pattern whose every end counts keeps its back: trimming it there would remove all ends but the first.
         let simplified: Vec<SimplifiedPattern> = patterns
@@ -241,9 +286,13 @@ impl Matcher {
             })
             .collect();
         // The budget is shared equally, because the size that each table will need depends on the text.
-        let layout = plan.partition(&simplified, table_bytes)?;
-        let config = plan.config(layout.len(), table_bytes);
-        let automata = layout
+        let known = layout.and_then(|layout| plan.partition_as(&simplified, layout));
+        let parts = match known {
+            Some(parts) => parts,
+            None => plan.partition(&simplified, table_bytes)?,
+        };
+        let config = plan.config(parts.len(), table_bytes);
+        let automata = parts
             .into_iter()
             .map(|part| Automaton::new(part, &simplified, config));
         let mut automata = automata.collect::<Result<Vec<Automaton>, _>>()?.into_iter();

@@ -57,6 +57,23 @@ pub(crate) struct PartitionPlan {
     pub(crate) first_budget: usize,
 }
 
+/// The automata of a [`Matcher`](super::Matcher), each with its patterns: the result of planning, which is stored so that
+/// another matcher of the same patterns need not be planned again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MatcherLayout {
+    /// The automata. The first one reports every match.
+    pub automata: Vec<AutomatonLayout>,
+}
+
+/// One automaton of a [`MatcherLayout`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AutomatonLayout {
+    /// Its patterns.
+    pub patterns: Vec<PatternId>,
+    /// True if it reports each of its patterns once.
+    pub is_single_match: bool,
+}
+
 /// The number of automata that patterns are distributed over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AutomatonCount {
@@ -134,6 +151,61 @@ impl PartitionPlan {
         }
     }
 
+    /// Distributes the patterns over automata as `layout` says. Returns `None` if that violates an invariant of this
+    /// module: the layout may come from anyone.
+    pub(crate) fn partition_as(
+        &self,
+        simplified: &[SimplifiedPattern],
+        layout: &MatcherLayout,
+    ) -> Option<Vec<Partition>> {
+        let mut is_placed = vec![false; simplified.len()];
+        let mut parts: Vec<Partition> = Vec::new();
+        for AutomatonLayout {
+            patterns,
+            is_single_match,
+        } in &layout.automata
+        {
+            let of = |pattern: &PatternId| simplified.get(pattern.index());
+            for pattern in patterns {
+                if std::mem::replace(is_placed.get_mut(pattern.index())?, true) {
+                    return None;
+                }
+            }
+            let space = match nfa::needs_bytes(&of(patterns.first()?)?.hir) {
+                true => SymbolSpace::Bytes,
+                false => SymbolSpace::Chars,
+            };
+            let is_in_space = |pattern: &PatternId| {
+                let needs_bytes = of(pattern).is_some_and(|of| nfa::needs_bytes(&of.hir));
+                needs_bytes == (space == SymbolSpace::Bytes)
+            };
+            let every_end = |pattern: &PatternId| of(pattern).is_some_and(|of| of.wants_every_end);
+            let uncut: Vec<bool> = patterns.iter().map(every_end).collect();
+            let is_first = parts.is_empty();
+            let may_be_single =
+                !is_first && !uncut.contains(&true) && patterns.len() <= MAX_SINGLE_MATCH;
+            let follows_bytes = parts
+                .last()
+                .is_some_and(|last| last.space == SymbolSpace::Bytes);
+            let is_in_order = !follows_bytes || space == SymbolSpace::Bytes;
+            if !patterns.iter().all(is_in_space)
+                || *is_single_match && !may_be_single
+                || !is_in_order
+            {
+                return None;
+            }
+            parts.push(Partition {
+                patterns: patterns.clone(),
+                space,
+                gaps: self.gaps,
+                uncut,
+                is_single_match: *is_single_match,
+                profiled: None,
+            });
+        }
+        is_placed.iter().all(|placed| *placed).then_some(parts)
+    }
+
     /// Distributes the patterns over automata whose tables share `table_bytes`. Patterns that can match single bytes of
     /// a character come last.
     pub(crate) fn partition(
@@ -175,7 +247,7 @@ impl PartitionPlan {
 }
 
 /// Below this number of patterns they share one automaton without profiling, which would cost more than it saves.
-const MIN_TO_PROFILE: usize = 128;
+pub(crate) const MIN_TO_PROFILE: usize = 128;
 
 /// The most states that one automaton may have on the sample. 5,000 rules of ordinary code patterns have fewer, and
 /// such a table stays in the cache of the processor.

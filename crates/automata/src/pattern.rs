@@ -233,7 +233,7 @@ impl PatternCache {
 }
 
 /// Returns about the number of bytes that the tree takes.
-fn heap_bytes(hir: &Hir) -> usize {
+pub(crate) fn heap_bytes(hir: &Hir) -> usize {
     let own = match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 0,
         HirKind::Literal(literal) => literal.0.len(),

@@ -105,7 +105,7 @@ pub(crate) fn matcher_of_ends(
     plan: PartitionPlan,
     every_end: &[bool],
 ) -> Matcher {
-    Matcher::planned(hirs, table_bytes, every_end, plan)
+    Matcher::planned(hirs, table_bytes, every_end, plan, None)
         .expect("few patterns tell few characters apart")
 }
 

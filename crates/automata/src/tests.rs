@@ -277,7 +277,7 @@ fn a_pattern_that_wants_every_end_gets_every_end_of_a_match() {
         for automata in [1, 2] {
             let wanted = &[true, true];
             let matcher =
-                Matcher::planned(&hirs, 1 << 20, wanted, plan(gaps, automata, None)).unwrap();
+                Matcher::planned(&hirs, 1 << 20, wanted, plan(gaps, automata, None), None).unwrap();
             let mut ends = Vec::new();
             let mut cursor = matcher.start();
             matcher.push(&mut cursor, b"a-bb-c\nb a b", |event| {

@@ -52,8 +52,8 @@ pub(crate) struct FormatArg {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PackArgs {
-    /// A built-in pack, or a rule file or folder of rule files; may be repeated [default: all built-in
-    /// packs]
+    /// A built-in pack, or a rule file or folder of rule files; may be repeated. A file that `ttsr compile` wrote is
+    /// loaded alone [default: all built-in packs]
     ///
     /// `std/pii` (personal data) judges text only if it is named; `explain`, `list`, `docs` and `test` always
     /// load it.

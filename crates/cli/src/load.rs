@@ -1,6 +1,8 @@
 //! Loads the packs that `--pack` names.
 
 use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::Path;
 
 use ttsr::{Diagnostic, LoadError, Pack, PackBuilder, Rule};
@@ -64,7 +66,7 @@ fn load_with(
             .iter()
             .fold(builder, |builder, name| match builtins.contains(name) {
                 true => builder.builtin(*name),
-                false => builder.file(name),
+                false => add_path(builder, name),
             })
     };
     if let Some(hint) = args.packs.iter().find_map(|name| mistyped(name)) {
@@ -83,6 +85,32 @@ fn load_with(
         ));
     }
     Ok(pack)
+}
+
+/// Adds a rule file, a folder of them, or a compiled pack.
+fn add_path(builder: PackBuilder, name: &str) -> PackBuilder {
+    match compiled(Path::new(name)) {
+        Some(bytes) => builder.compiled(name, &bytes),
+        // The loader reports files that cannot be read.
+        None => builder.file(name),
+    }
+}
+
+/// Returns the content of a file that begins like a compiled pack.
+fn compiled(path: &Path) -> Option<Vec<u8>> {
+    const BEGIN: u64 = 16;
+    // A pipe would wait for its writer.
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let mut file = File::open(path).ok()?;
+    let mut bytes = Vec::new();
+    file.by_ref().take(BEGIN).read_to_end(&mut bytes).ok()?;
+    if !Pack::is_compiled(&bytes) {
+        return None;
+    }
+    file.read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Returns a hint if the name is not a file and resembles the name of a built-in pack.

@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod check;
 mod chunk;
+mod compile;
 mod completions;
 mod demo;
 mod diff;
@@ -77,6 +78,7 @@ enum CliCommand {
     List(list::Options),
     Docs(docs::Options),
     Explain(explain::Options),
+    Compile(compile::Options),
     Schema(schema::Options),
     Completions(completions::Options),
     Man(man::Options),
@@ -132,6 +134,7 @@ fn main() -> ExitCode {
         CliCommand::List(options) => list::run(&options),
         CliCommand::Docs(options) => docs::run(&options),
         CliCommand::Explain(options) => explain::run(&options),
+        CliCommand::Compile(options) => compile::run(&options),
         CliCommand::Schema(options) => schema::run(&options),
         CliCommand::Completions(options) => completions::run(&options),
         CliCommand::Man(options) => man::run(&options),

@@ -5,6 +5,7 @@ pub mod accepts;
 pub mod ast;
 pub mod code;
 pub mod command;
+pub mod compiled;
 pub mod detect;
 pub mod edit;
 pub mod fence;
@@ -36,6 +37,7 @@ pub const ALL: &[(&str, Run)] = &[
     ("ast", ast::run),
     ("code", code::run),
     ("command", command::run),
+    ("compiled", compiled::run),
     ("detect", detect::run),
     ("edit", edit::run),
     ("fence", fence::run),

@@ -97,11 +97,7 @@ pub(in crate::pack) fn resolve(
             faults.push((at.clone(), fault));
             continue;
         }
-        let ended = allow.until.and_then(|until| match today {
-            None => Some(undated_fault(until)),
-            Some(today) => (until < today).then(|| expired_fault(until)),
-        });
-        match ended {
+        match ended_fault(&allow, today) {
             Some(fault) => faults.push((at, fault)),
             None => {
                 let unused =
@@ -113,6 +109,14 @@ pub(in crate::pack) fn resolve(
         }
     }
     (allows, faults)
+}
+
+/// Returns the fault of an entry that has ended, or that may have.
+pub(in crate::pack) fn ended_fault(allow: &ResolvedAllow, today: Option<Date>) -> Option<Fault> {
+    allow.until.and_then(|until| match today {
+        None => Some(undated_fault(until)),
+        Some(today) => (until < today).then(|| expired_fault(until)),
+    })
 }
 
 /// Returns the fault of an entry with `text` for a rule with look-around: such patterns have no whole matches.

@@ -118,7 +118,7 @@ impl Admission<'_> {
         let vm = pattern.vm.as_deref();
         let start = match_context
             .start
-            .or_else(|| match_context.find_start(vm?));
+            .or_else(|| match_context.find_start(vm?.get()));
         let mut record = match_context.record(hit, start);
         record.file = scope.file.cloned();
         // Elsewhere the distance to the start in the haystack is not the distance in the part.

@@ -1148,6 +1148,63 @@ fn scratch(name: &str) -> PathBuf {
 }
 
 #[test]
+fn a_compiled_pack_is_read_wherever_a_pack_is() {
+    let folder = scratch("compiled");
+    let demo = self::folder().join("packs/demo.toml");
+    let demo = demo.to_str().unwrap();
+    let run = |args: &[&str]| {
+        ttsr(args.iter().copied())
+            .current_dir(&folder)
+            .output()
+            .unwrap()
+    };
+    let compiled = run(&["compile", "--pack", demo, "-o", "demo.pack"]);
+    assert_eq!(
+        compiled.status.code(),
+        Some(0),
+        "{}",
+        text(&compiled.stderr)
+    );
+    assert_eq!(
+        text(&compiled.stderr),
+        "ttsr: compiled 4 rules into demo.pack\n"
+    );
+    fs::write(folder.join("text"), "TODO, sp\u{e4}ter\n").unwrap();
+    fs::write(folder.join("call"), r#"{"command": "rm -rf /"}"#).unwrap();
+    for (code, command) in [
+        (0, &["list"] as &[&str]),
+        (1, &["scan", "text"]),
+        (1, &["scan", "--tool", "bash", "call", "--format", "json"]),
+        (0, &["explain", "demo/no-rm"]),
+    ] {
+        let with = |pack| run(&[&command[..1], &["--pack", pack], &command[1..]].concat());
+        let (found, expected) = (with("demo.pack"), with(demo));
+        assert_eq!(found.status.code(), Some(code), "{}", text(&found.stderr));
+        assert_eq!(stdout(&found), stdout(&expected));
+        assert_eq!(text(&found.stderr), text(&expected.stderr));
+    }
+    let tested = run(&["test", "demo.pack"]);
+    assert_eq!(text(&tested.stderr), text(&run(&["test", demo]).stderr));
+    // A compiled pack is complete, and a damaged one is refused.
+    let both = run(&["list", "--pack", "demo.pack", "--pack", "lang/go"]);
+    assert_eq!(both.status.code(), Some(2));
+    assert!(
+        text(&both.stderr).contains("error[compiled-combined]"),
+        "{both:?}"
+    );
+    let bytes = fs::read(folder.join("demo.pack")).unwrap();
+    fs::write(folder.join("half.pack"), &bytes[..bytes.len() / 2]).unwrap();
+    let half = run(&["list", "--pack", "half.pack"]);
+    assert_eq!(half.status.code(), Some(2));
+    assert!(
+        text(&half.stderr).contains("error[compiled-damaged]"),
+        "{half:?}"
+    );
+    let nowhere = run(&["compile", "--pack", demo, "-o", "no/such/folder.pack"]);
+    assert_eq!(nowhere.status.code(), Some(2));
+}
+
+#[test]
 fn a_nearly_right_key_is_fixed_in_the_file() {
     let path = copy("near.toml");
     let before = fs::read_to_string(&path).unwrap();
