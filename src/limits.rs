@@ -74,7 +74,7 @@ pub struct Limits {
     /// The most bytes before the end of a match on which a pattern with look-around or back-references is verified
     /// (feature `lookaround`). Default 4,096.
     pub confirm_bytes: usize,
-    /// The longest match, in bytes of its haystack, of a rule that needs whole matches: a rule that counts, redacts or
+    /// The longest match, in bytes of its haystack, of a rule that needs full matches: a rule that counts, redacts or
     /// holds, or whose patterns must or must not occur together. A longer match is cut there, and counted. 0 is the same
     /// as 1. Default 64 KiB.
     pub stretch_bytes: usize,

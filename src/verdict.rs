@@ -59,7 +59,7 @@ pub struct Hit {
     /// The end of the match, in bytes.
     pub end: u64,
     /// Number of bytes of the part delivered when the hit became certain: `decided >= end`. A match of a rule that
-    /// needs whole matches is certain when no match of the rule is in progress.
+    /// needs full matches is certain when no match of the rule is in progress.
     pub decided: u64,
     /// The part it was found in.
     pub part: PartId,

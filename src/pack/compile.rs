@@ -674,7 +674,7 @@ fn full_match_rules(
         let own = trees[range.clone()].to_vec();
         let table_bytes = table_bytes.min(RULE_TABLE_BYTES);
         let build = move || {
-            Matcher::for_spans(&decoded(&own), table_bytes)
+            Matcher::for_full_matches(&decoded(&own), table_bytes)
                 .expect("the matcher of all patterns distinguishes at least these classes")
         };
         FullMatchRule {
@@ -809,8 +809,9 @@ impl ViewBuilder {
             .map(|((trees, patterns), holds, is_unbroken)| {
                 Ok(FullMatchRules {
                     rules: full_match_rules(&trees, &patterns, build.limits.table_bytes),
-                    matcher: build
-                        .build_or_defer(move |bytes| Matcher::for_spans(&decoded(&trees), bytes))?,
+                    matcher: build.build_or_defer(move |bytes| {
+                        Matcher::for_full_matches(&decoded(&trees), bytes)
+                    })?,
                     counts: match patterns.iter().any(compares_positions) {
                         true => TextCounts::LinesAndChars,
                         false => TextCounts::Nothing,

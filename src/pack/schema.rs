@@ -933,7 +933,7 @@ const CAPTURE: &[Key<Capture>] = &[
     Key::new(
         "match.capture.group",
         slot!(Capture: group, GroupReference),
-        "The group, by number or name; `0` is the whole match. Default: the first group, if there is one.",
+        "The group, by number or name; `0` is the full match. Default: the first group, if there is one.",
     ),
     Key::new(
         "match.capture.entropy",

@@ -519,7 +519,7 @@ pub struct Count {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capture {
-    /// The group, by number (0: the whole match) or name. Default: `1` if the pattern has it, else `0`.
+    /// The group, by number (0: the full match) or name. Default: `1` if the pattern has it, else `0`.
     pub group: Option<String>,
     /// The least Shannon entropy, in thousandths of a bit per character.
     pub entropy: Option<u32>,

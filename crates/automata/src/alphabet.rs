@@ -379,6 +379,14 @@ impl CodeBounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyClasses;
 
+impl std::error::Error for TooManyClasses {}
+
+impl std::fmt::Display for TooManyClasses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the patterns distinguish too many classes of characters for one table")
+    }
+}
+
 /// The map from symbols to columns.
 #[derive(Debug)]
 pub(crate) struct Alphabet {

@@ -170,7 +170,7 @@ impl DfaCache {
     #[inline(always)]
     fn is_start_state(&self, state: StateId) -> bool {
         // The start states have the lowest rows. Obligation of the caller: no start state reports, which prefilters and
-        // `for_spans` ensure. A start state that activates a suffix would lie above the match bit.
+        // `for_full_matches` ensure. A start state that activates a suffix would lie above the match bit.
         state.bits() <= self.start_states[LookBehind::ALL.len() - 1].bits()
     }
 

@@ -178,6 +178,21 @@ impl Cursor {
     /// Steps a delta of 1 to [`SHORT`] bytes and copies the bytes to `room`, padded with zeros. Declines if there are
     /// several automata, a suffix is live, the cursor is in the fallback, a character is incomplete, a state on the way
     /// is special, or `accepts` refuses the bytes. Returns false if it declined; then only `room` has changed.
+    ///
+    /// # Example: `push` takes what the fast path declines
+    /// ```
+    /// use ttsr_automata::{Matcher, PatternLimits, SHORT, pattern};
+    /// let matcher = Matcher::new(&[pattern::parse("rm -rf", &PatternLimits::default())?], 1 << 20)?;
+    /// let mut cursor = matcher.start();
+    /// let mut ends = Vec::new();
+    /// for delta in [&b"rm "[..], b"-r", b"f /"] {
+    ///     if !cursor.push_short(delta, &mut [0; SHORT], |_| true) {
+    ///         matcher.push(&mut cursor, delta, |event| ends.push(event.at + 1));
+    ///     }
+    /// }
+    /// assert_eq!(ends, [1], "the first byte of the last delta ends the match");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline(always)]
     pub fn push_short(
         &mut self,
@@ -213,6 +228,21 @@ impl Matcher {
     ///
     /// # Errors
     /// The patterns distinguish more classes of characters than a table has columns.
+    ///
+    /// # Example: every end of one pattern, the first end of another
+    /// ```
+    /// use ttsr_automata::{Matcher, PatternLimits, pattern};
+    /// let parse = |text| pattern::parse(text, &PatternLimits::default());
+    /// let matcher = Matcher::with_every_end(&[parse("a+")?, parse("b+")?], 1 << 20, &[true])?;
+    /// let mut cursor = matcher.start();
+    /// let mut ends = Vec::new();
+    /// matcher.push(&mut cursor, b"aab", |event| ends.push((event.pattern.0, event.at + 1 - event.back)));
+    /// assert_eq!(ends, [(0, 1), (0, 2), (1, 3)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Complexity
+    /// Linear in the size of the patterns after repetitions are unrolled. States are built when text first reaches them.
     pub fn with_every_end(
         patterns: &[impl Borrow<Hir>],
         table_bytes: usize,
@@ -307,12 +337,28 @@ impl Matcher {
         })
     }
 
-    /// Compiles a matcher for callers that need whole matches: patterns are not simplified or cut, every end is
+    /// Compiles a matcher for callers that need full matches: patterns are not simplified or cut, every end is
     /// reported, and [`is_idle`](Self::is_idle) tells where no partial match exists.
     ///
     /// # Errors
     /// The patterns distinguish more classes of characters than a table has columns.
-    pub fn for_spans(
+    ///
+    /// # Example: the text before an idle position is not needed any more
+    /// ```
+    /// use ttsr_automata::{Matcher, PatternLimits, pattern};
+    /// let patterns = [pattern::parse("key=[0-9]+", &PatternLimits::default())?];
+    /// let matcher = Matcher::for_full_matches(&patterns, 1 << 20)?;
+    /// let mut cursor = matcher.start();
+    /// matcher.push(&mut cursor, b"a word, and ke", |event| panic!("{event:?}"));
+    /// assert!(!matcher.is_idle(&cursor), "`ke` may begin a match");
+    /// matcher.push(&mut cursor, b"ttle", |event| panic!("{event:?}"));
+    /// assert!(matcher.is_idle(&cursor));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Complexity
+    /// Linear in the size of the patterns after repetitions are unrolled. States are built when text first reaches them.
+    pub fn for_full_matches(
         patterns: &[impl Borrow<Hir>],
         table_bytes: usize,
     ) -> Result<Matcher, TooManyClasses> {
@@ -349,7 +395,21 @@ impl Matcher {
         })
     }
 
-    /// Steps whole characters up to the first special state. Only for matchers made by [`for_spans`](Self::for_spans).
+    /// Steps whole characters up to the first special state. Only for matchers made by
+    /// [`for_full_matches`](Self::for_full_matches).
+    ///
+    /// # Example: a run ends before a report
+    /// ```
+    /// use ttsr_automata::{Matcher, PatternLimits, pattern};
+    /// let patterns = [pattern::parse("ab", &PatternLimits::default())?];
+    /// let matcher = Matcher::for_full_matches(&patterns, 1 << 20)?;
+    /// let mut cursor = matcher.start();
+    /// matcher.push(&mut cursor, b"x ab", |_| {}); // builds the states
+    /// let mut cursor = matcher.start();
+    /// let run = matcher.run(&mut cursor, b"x ab");
+    /// assert_eq!((run.stepped, run.idle_until), (3, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn run(&self, cursor: &mut Cursor, bytes: &[u8]) -> IdleRun {
         match self.more.is_empty() {
@@ -363,7 +423,26 @@ impl Matcher {
     /// short, a state on the way is special, a byte is not ASCII, a character is incomplete, the cursor is in the
     /// fallback, or there are several automata. A caller with several matchers steps all of them, and moves all cursors
     /// with [`accept_short`](Self::accept_short) if none declined. The step of a matcher made by
-    /// [`for_spans`](Self::for_spans) also tells where the search was last idle.
+    /// [`for_full_matches`](Self::for_full_matches) also tells where the search was last idle.
+    ///
+    /// # Example: two matchers over one delta, both or none
+    /// ```
+    /// use ttsr_automata::{Matcher, PatternLimits, pattern};
+    /// let matcher = |text| Matcher::new(&[pattern::parse(text, &PatternLimits::default()).unwrap()], 1 << 20).unwrap();
+    /// let (one, other) = (matcher("panic"), matcher("unwrap"));
+    /// let (mut first, mut second) = (one.start(), other.start());
+    /// for (matcher, cursor) in [(&one, &mut first), (&other, &mut second)] {
+    ///     matcher.push(cursor, b"no p", |event| panic!("{event:?}")); // builds the states
+    ///     matcher.restart(cursor);
+    /// }
+    /// let steps = (one.try_step_short(&mut first, b"no p"), other.try_step_short(&mut second, b"no p"));
+    /// let (Some(step), Some(other_step)) = steps else { panic!("both states are built") };
+    /// one.accept_short(&mut first, b"no p", step);
+    /// other.accept_short(&mut second, b"no p", other_step);
+    /// let mut hits = 0;
+    /// one.push(&mut first, b"anic", |_| hits += 1);
+    /// assert_eq!(hits, 1);
+    /// ```
     #[inline]
     pub fn try_step_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<ShortStep> {
         if !self.more.is_empty() || !is_short(bytes) {
@@ -384,7 +463,7 @@ impl Matcher {
     }
 
     /// Returns true if there is no partial match: no match that starts before this position can end after it.
-    /// Only for matchers made by [`for_spans`](Self::for_spans).
+    /// Only for matchers made by [`for_full_matches`](Self::for_full_matches).
     #[inline]
     pub fn is_idle(&self, cursor: &Cursor) -> bool {
         let mut more = self.more.iter().zip(cursor.more.iter().flatten());
@@ -414,7 +493,7 @@ impl Matcher {
     }
 
     /// Moves the cursor to a position after `text` at which no match is in progress. Look-behind sees the end of `text`,
-    /// before which the haystack may have more bytes. Only for matchers made by [`for_spans`](Self::for_spans).
+    /// before which the haystack may have more bytes. Only for matchers made by [`for_full_matches`](Self::for_full_matches).
     pub fn restart_after(&self, cursor: &mut Cursor, text: &[u8]) {
         self.each(cursor, |automaton, cursor| {
             automaton.lazy.restart_after(cursor, text);

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -57,6 +58,83 @@ pub enum PatternError {
         /// The limit that it exceeds, in states.
         limit: usize,
     },
+}
+
+impl std::error::Error for PatternError {}
+
+impl fmt::Display for PatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PatternError::TooLong { bytes, limit } => {
+                write!(f, "the pattern has {bytes} bytes, and the limit is {limit}")
+            }
+            PatternError::Syntax { message, .. } => {
+                write!(f, "the pattern is not valid: {message}")
+            }
+            PatternError::NeedsLookaround { construct, .. } => {
+                write!(
+                    f,
+                    "the pattern has {construct}, which needs the feature `lookaround`"
+                )
+            }
+            PatternError::Lookaround { error, .. } => error.fmt(f),
+            PatternError::MatchesEmpty => f.write_str("the pattern matches the empty text"),
+            PatternError::Fold(error) => error.fmt(f),
+            PatternError::TooBig { states, limit } => {
+                write!(
+                    f,
+                    "the pattern needs {states} states, and the limit is {limit}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for LookaroundError {}
+
+impl fmt::Display for LookaroundError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LookaroundError::Unbounded(construct) => {
+                write!(f, "the text that decides about {construct} has no bound")
+            }
+            LookaroundError::TooFar { side, chars } => {
+                write!(
+                    f,
+                    "the pattern looks {chars} characters {side}, and the limit is {REACH}"
+                )
+            }
+            LookaroundError::Unsupported(construct) => write!(f, "{construct} is not supported"),
+            LookaroundError::Recursive => {
+                f.write_str("a back-reference is inside the group that it names")
+            }
+        }
+    }
+}
+
+impl std::error::Error for FoldError {}
+
+impl fmt::Display for FoldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FoldError::Empty => f.write_str("folding removes every character of the pattern"),
+            FoldError::Class(class) => {
+                write!(f, "folded text has none of the characters of {class}")
+            }
+            FoldError::Joins(literal) => {
+                write!(
+                    f,
+                    "folding joins the first character of {literal:?} with the one before it"
+                )
+            }
+            FoldError::Lookaround(literal) => {
+                write!(
+                    f,
+                    "{literal:?} differs from its fold, and a pattern with look-around cannot be folded"
+                )
+            }
+        }
+    }
 }
 
 /// The largest number of characters that a pattern may look at beyond either end of its match.

@@ -1166,7 +1166,8 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
 
 #[test]
 fn a_run_steps_whole_characters_and_tracks_where_it_was_idle() {
-    let matcher = Matcher::for_spans(&parsed(&["abc", "éa"]), 1 << 20).expect("few characters");
+    let matcher =
+        Matcher::for_full_matches(&parsed(&["abc", "éa"]), 1 << 20).expect("few characters");
     let text = "x日 é, é".as_bytes();
     let mut cursor = matcher.start();
     // This builds the states.
@@ -1198,7 +1199,7 @@ fn a_search_that_begins_within_a_text_sees_what_precedes_it() {
     let patterns = parsed(&[r"\bab", "(?m)^ab", r"\Aab", r"\Bab", "é?ab"]);
     // The second budget has no room for any state, so that the search is in the fallback.
     for budget in [1 << 20, 1] {
-        let matcher = Matcher::for_spans(&patterns, budget).expect("few characters");
+        let matcher = Matcher::for_full_matches(&patterns, budget).expect("few characters");
         for (before, patterns) in [
             ("x", &[3, 4][..]),
             (" ", &[0, 4]),

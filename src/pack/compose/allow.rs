@@ -119,7 +119,7 @@ pub(in crate::pack) fn ended_fault(allow: &ResolvedAllow, today: Option<Date>) -
     })
 }
 
-/// Returns the fault of an entry with `text` for a rule with look-around: such patterns have no whole matches.
+/// Returns the fault of an entry with `text` for a rule with look-around: such patterns have no full matches.
 fn lookaround_fault(
     allow: &ResolvedAllow,
     rules: &[Rule],
@@ -193,7 +193,7 @@ fn unused_fault(allow: &ResolvedAllow, earlier: &[ResolvedAllow], rules: &[Rule]
     } else if let Some(text) = never_matched(allow, covered) {
         (
             format!("no pattern of its rules matches {}", quote(text)),
-            "`text` is compared with the whole matched text; use `*` for other text around it",
+            "`text` is compared with the full matched text; use `*` for other text around it",
         )
     } else {
         return None;

@@ -67,9 +67,9 @@ pub struct Member<'a> {
 pub enum IdleGroup {
     /// None.
     Untracked,
-    /// `all`. Only for matchers made by [`Matcher::for_spans`](crate::Matcher::for_spans).
+    /// `all`. Only for matchers made by [`Matcher::for_full_matches`](crate::Matcher::for_full_matches).
     Tracked,
-    /// `all` and `held`. Only for matchers made by [`Matcher::for_spans`](crate::Matcher::for_spans).
+    /// `all` and `held`. Only for matchers made by [`Matcher::for_full_matches`](crate::Matcher::for_full_matches).
     Held,
 }
 

@@ -64,7 +64,7 @@ pub struct ShortStep {
 
 impl ShortStep {
     /// Returns the number of leading bytes after which the search was last idle, 0 if it never was. Only for matchers
-    /// made by [`Matcher::for_spans`](crate::Matcher::for_spans); 0 for all others.
+    /// made by [`Matcher::for_full_matches`](crate::Matcher::for_full_matches); 0 for all others.
     #[inline]
     pub fn idle_until(self) -> usize {
         self.idle_until

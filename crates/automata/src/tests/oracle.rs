@@ -92,7 +92,7 @@ pub(crate) fn rare_pattern(random: &mut Random) -> String {
     }
 }
 
-/// Returns a text of ordinary letters with prefixes, whole matches and characters of several bytes in it.
+/// Returns a text of ordinary letters with prefixes, full matches and characters of several bytes in it.
 pub(crate) fn strewn_text(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
     const PIECES: [&str; 12] = [
         "-", " ", "e", "ab", "Q", "Z#", "é", "\n", "zx", "~", "the ", "日",

@@ -238,7 +238,7 @@ fn describe(set: &Set, level: SimdLevel) -> String {
 #[cfg(target_arch = "x86_64")]
 fn describe_spans() -> String {
     let patterns = ["needle[0-9]{2,9}", "e [a-z]+ing", r"\bfn \w+\(", "x[ab]*y"];
-    let matcher = Matcher::for_spans(&parsed(&patterns), 1 << 20).expect("few characters");
+    let matcher = Matcher::for_full_matches(&parsed(&patterns), 1 << 20).expect("few characters");
     let mut cursor = matcher.start();
     let (mut marked, mut run, mut pushed, mut idle_until, mut ends) = (0, 0, 0, 0, 0);
     for delta in deltas() {

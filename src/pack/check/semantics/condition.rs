@@ -140,7 +140,7 @@ fn distances(condition: &Condition, found: &mut Vec<KeyFault>) {
     }
 }
 
-/// Reports patterns with look-around in conditions that need whole matches. Such a pattern is verified by itself, at the
+/// Reports patterns with look-around in conditions that need full matches. Such a pattern is verified by itself, at the
 /// end of its match.
 fn look_around(rule: &Rule, context: &LoadContext<'_>, found: &mut Vec<KeyFault>) {
     let Some(why) = wants_whole_matches(rule) else {
@@ -160,7 +160,7 @@ fn look_around(rule: &Rule, context: &LoadContext<'_>, found: &mut Vec<KeyFault>
     }
 }
 
-/// Returns the key that makes the condition need whole matches instead of their ends, if there is one.
+/// Returns the key that makes the condition need full matches instead of their ends, if there is one.
 fn wants_whole_matches(rule: &Rule) -> Option<&'static str> {
     let condition = &rule.condition;
     let reasons = [

@@ -741,7 +741,7 @@ fn late_code_is_limited_and_counted() {
 #[test]
 fn places_of_hits_views_and_matches_pass_32_bits() {
     let before = (1 << 32) - 3;
-    for (more, message) in [("", "first ends"), ("match.count = 2", "whole matches")] {
+    for (more, message) in [("", "first ends"), ("match.count = 2", "full matches")] {
         let pack = pack("text", "match.any = [{ literal = 'rm x' }]", more);
         let mut stream = pack.stream();
         stream.open(PART, Channel::Text);

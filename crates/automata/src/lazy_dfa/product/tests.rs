@@ -20,7 +20,7 @@ fn matchers() -> Vec<(Matcher, bool)> {
         &["d", "(?s:.)*q"],
     ];
     let first_ends = first_ends.map(|it| Matcher::new(&patterns(it), 1 << 20).unwrap());
-    let spans = Matcher::for_spans(&patterns(&["abd", "c[ab]*d"]), 1 << 20).unwrap();
+    let spans = Matcher::for_full_matches(&patterns(&["abd", "c[ab]*d"]), 1 << 20).unwrap();
     let first_ends = first_ends.into_iter().map(|matcher| (matcher, false));
     first_ends.chain([(spans, true)]).collect()
 }
