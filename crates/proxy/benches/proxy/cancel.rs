@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use crate::clients::{now, percentile, request};
+use crate::clients::{StampPlace, now, percentile, request};
 use crate::provider::{HEAD, chunk_of, read_request};
 use crate::servers::Server;
 use crate::verdict;
@@ -87,7 +87,7 @@ async fn go_away(
 ) -> u64 {
     let mut socket = TcpStream::connect(address).await.expect("a connection");
     socket
-        .write_all(request(session).as_bytes())
+        .write_all(request(session, StampPlace::Created).as_bytes())
         .await
         .expect("a request");
     heard.recv().await.expect("the arrival of the request");

@@ -4,7 +4,7 @@
 //! same streams for a delta. The start of the server, such as the loading of packs, is in both.
 
 use crate::LoadSize;
-use crate::clients;
+use crate::clients::{self, StampPlace};
 use crate::provider::Provider;
 use crate::servers::Server;
 
@@ -44,6 +44,6 @@ async fn count(role: &str, streams: u32, deltas: u32) -> u64 {
         deltas,
         rounds: 1,
     };
-    clients::load(server.address(), size).await;
+    clients::load(server.address(), size, StampPlace::Created).await;
     server.instructions()
 }

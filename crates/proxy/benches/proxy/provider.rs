@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
 use crate::PAUSE;
-use crate::clients::now;
+use crate::clients::{StampPlace, TIME_REQUEST, now};
 
 /// The pieces of the texts. A rule of the built-in packs stops text that repeats itself, so they come in no fixed order.
 const WORDS: [&str; 24] = [
@@ -53,22 +53,29 @@ impl Drop for Provider {
 }
 
 /// Returns the event of a delta that is sent now, as a chunk of a body.
-fn delta_chunk(number: u32) -> String {
+fn delta_chunk(number: u32, place: StampPlace) -> String {
     // The high bits of a multiplicative hash.
     let pick = now()
         .wrapping_add(u64::from(number))
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
         >> 40;
     let text = WORDS[pick as usize % WORDS.len()];
-    chunk_of(text)
+    match place {
+        StampPlace::Created => chunk_of(text),
+        StampPlace::Text => chunk_of(&format!("{text}at {}", stamp())),
+    }
+}
+
+/// Returns the time in 19 digits, of which the first is 1: no number of JSON begins with 0.
+fn stamp() -> u64 {
+    1_000_000_000_000_000_000 + now()
 }
 
 /// Returns the event of a delta that is sent now, with that text, in which special characters are escaped.
 pub(crate) fn chunk_of(text: &str) -> String {
     let event = format!(
-        "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":{:019},\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n",
-        // No number of JSON begins with 0.
-        1_000_000_000_000_000_000 + now(),
+        "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":{},\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n",
+        stamp(),
     );
     format!("{:x}\r\n{event}\r\n", event.len())
 }
@@ -99,7 +106,11 @@ pub(crate) async fn read_request(socket: &mut TcpStream) -> Option<Vec<u8>> {
 }
 
 async fn answer(mut socket: TcpStream, deltas: u32) {
-    while read_request(&mut socket).await.is_some() {
+    while let Some(request) = read_request(&mut socket).await {
+        let place = match memchr::memmem::find(&request, TIME_REQUEST.as_bytes()) {
+            Some(_) => StampPlace::Text,
+            None => StampPlace::Created,
+        };
         if socket.write_all(HEAD.as_bytes()).await.is_err() {
             return;
         }
@@ -107,7 +118,7 @@ async fn answer(mut socket: TcpStream, deltas: u32) {
         for number in 0..deltas {
             sleep_until(began + PAUSE * number).await;
             if socket
-                .write_all(delta_chunk(number).as_bytes())
+                .write_all(delta_chunk(number, place).as_bytes())
                 .await
                 .is_err()
             {
