@@ -17,7 +17,7 @@ mod codec;
 use std::sync::Arc;
 
 use super::check::fault::Fault;
-use super::check::names::full_id;
+use super::check::names::full_id_fault;
 use super::check::{HostOptions, Loaded, rule_faults};
 use super::compile::{
     self, LoweredPattern, PackTrees, RuleTrees, SizedTree, raw_patterns, text_patterns,
@@ -457,7 +457,7 @@ fn is_plain(rule: &Rule) -> bool {
     };
     has_any_only
         && (reads_text || reads_commands)
-        && full_id(&rule.id).is_none()
+        && full_id_fault(&rule.id).is_none()
         && !rule.on.is_empty()
         && is_simple_action
         && rule.retry.then.is_none_or(|then| THEN.contains(&then))

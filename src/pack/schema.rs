@@ -122,7 +122,7 @@ pub(super) const TOP: &[Key<()>] = &[
 pub(super) const PACK: &[Key<FileHeader>] = &[
     Key::new(
         "name",
-        slot!(FileHeader: pack, WordsFormat::checked(|name| names::pack_name(name).into_iter().collect())),
+        slot!(FileHeader: pack, WordsFormat::checked(|name| names::pack_name_fault(name).into_iter().collect())),
         "The name of the pack. The full id of a rule is `name/rule`.",
     )
     .required("add `name = \"…\"`: the full id of a rule is `name/rule`"),
@@ -234,7 +234,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     .inherits(),
     Key::new(
         "references",
-        slot!(Draft: rule.references, ExpandedStrings { check: names::address }),
+        slot!(Draft: rule.references, ExpandedStrings { check: names::address_fault }),
         "Addresses of sources and discussions, or `@list`.",
     )
     .inherits()

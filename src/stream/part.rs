@@ -267,7 +267,8 @@ impl OpenPart {
 
     /// The fast path: steps a short delta of text that is searched for first ends alone, keeps a delta of other text in
     /// which nothing is reported (see [`deferred`]), or counts a delta that no rule reads. Otherwise it declines, and
-    /// changes nothing but unused bytes of the window.
+    /// changes nothing but unused bytes of the window. A part with limits has no `Text` reader (`is_raw_only`) and never enters
+    /// the product, so limits are not tested here.
     #[inline(always)]
     pub(super) fn push_short(&mut self, bytes: &[u8]) -> bool {
         let is_done = match &mut self.reader {

@@ -96,7 +96,7 @@ fn certificates_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static 
 
 impl fmt::Debug for ListenerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The configuration has the key.
+        // The configuration is left out: it contains the private key.
         f.debug_struct("ListenerTls")
             .field("needs_client_certificate", &self.needs_client_certificate)
             .finish_non_exhaustive()

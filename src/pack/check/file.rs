@@ -107,7 +107,7 @@ fn read_pack(root: &DeTable<'_>, reader: &mut RuleReader<'_>, header: &mut FileH
     schema::read_table(PACK, TableKind::Rule, table, place, reader, header);
     // The keys of `[pack]` are not keys of a rule.
     let _origins = reader.take_origins();
-    if names::pack_name(&header.pack).is_some() {
+    if names::pack_name_fault(&header.pack).is_some() {
         header.pack.clear();
     }
 }
@@ -184,7 +184,7 @@ fn read_overrides(root: &DeTable<'_>, reader: &mut RuleReader<'_>, file: &mut Ru
     };
     for (key, value) in overrides.iter() {
         let target = key.get_ref().to_string();
-        if let Some(fault) = names::full_id(&target) {
+        if let Some(fault) = names::full_id_fault(&target) {
             reader.fault(fault, key.span());
             continue;
         }

@@ -499,7 +499,7 @@ fn collect_file(
     };
     let pack = root.get("pack").and_then(|pack| pack.get_ref().as_table());
     let name = pack.and_then(|pack| pack.get("name")?.get_ref().as_str());
-    let name = name.filter(|name| names::pack_name(name).is_none());
+    let name = name.filter(|name| names::pack_name_fault(name).is_none());
     let pack = packs
         .entry(scope(name.unwrap_or_default(), file))
         .or_default();

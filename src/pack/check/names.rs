@@ -8,7 +8,7 @@ use crate::pack::escape::quote;
 const NAME_BYTES: usize = 128;
 
 /// Returns the fault of a malformed pack name.
-pub(in crate::pack) fn pack_name(name: &str) -> Option<Fault> {
+pub(in crate::pack) fn pack_name_fault(name: &str) -> Option<Fault> {
     let is_segment = |segment: &str| {
         !segment.is_empty() && segment.bytes().all(|b| is_name_byte(b) || b == b'-')
     };
@@ -27,7 +27,7 @@ pub(in crate::pack) fn pack_name(name: &str) -> Option<Fault> {
 }
 
 /// Returns the fault of a malformed rule id, without its pack.
-pub(super) fn rule_id(id: &str) -> Option<Fault> {
+pub(super) fn rule_id_fault(id: &str) -> Option<Fault> {
     let message = if id.len() > NAME_BYTES {
         format!("rule id is {} bytes, limit is {NAME_BYTES}", id.len())
     } else if id.bytes().next().is_some_and(is_name_byte)
@@ -44,12 +44,12 @@ pub(super) fn rule_id(id: &str) -> Option<Fault> {
 }
 
 /// Returns the fault of a text that is not a full id, `pack/rule`.
-pub(in crate::pack) fn full_id(id: &str) -> Option<Fault> {
+pub(in crate::pack) fn full_id_fault(id: &str) -> Option<Fault> {
     let Some((pack, rule)) = id.rsplit_once('/') else {
         let message = format!("rule id {} is malformed", quote(id));
         return Some(Fault::new(&code::RULE_ID, message).with_help("a full id: `pack/rule`"));
     };
-    pack_name(pack).or_else(|| rule_id(rule))
+    pack_name_fault(pack).or_else(|| rule_id_fault(rule))
 }
 
 fn is_name_byte(byte: u8) -> bool {
@@ -57,7 +57,7 @@ fn is_name_byte(byte: u8) -> bool {
 }
 
 /// Returns the fault of a text that is not the address of a web page.
-pub(in crate::pack) fn address(text: &str) -> Option<Fault> {
+pub(in crate::pack) fn address_fault(text: &str) -> Option<Fault> {
     let mut schemes = ["https://", "http://"].into_iter();
     let host = schemes.find_map(|scheme| text.strip_prefix(scheme));
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control();
@@ -118,23 +118,23 @@ mod tests {
         for name in [
             "", "/", "a/", "/a", "a//b", "A", "a_b", "a b", "a\n", "ä", "..", &long,
         ] {
-            assert!(pack_name(name).is_some(), "{name}");
+            assert!(pack_name_fault(name).is_some(), "{name}");
         }
         for name in ["a", "a-b/c-1/d", "1", &long[1..]] {
-            assert_eq!(pack_name(name), None, "{name}");
+            assert_eq!(pack_name_fault(name), None, "{name}");
         }
         for id in ["", "-a", "a/b", "A", "a\u{1b}[31m", "a\n", "a.b", &long] {
-            assert!(rule_id(id).is_some(), "{id}");
+            assert!(rule_id_fault(id).is_some(), "{id}");
         }
         for id in ["a", "a-", "1-a", &long[1..]] {
-            assert_eq!(rule_id(id), None, "{id}");
+            assert_eq!(rule_id_fault(id), None, "{id}");
         }
     }
 
     #[test]
     fn addresses_begin_with_a_scheme_and_hold_no_blanks() {
         for text in ["https://example.org", "http://a/b?c#d"] {
-            assert_eq!(address(text), None, "{text}");
+            assert_eq!(address_fault(text), None, "{text}");
         }
         for text in [
             "",
@@ -144,7 +144,7 @@ mod tests {
             "https://a b",
             "https://a\n",
         ] {
-            assert!(address(text).is_some(), "{text}");
+            assert!(address_fault(text).is_some(), "{text}");
         }
     }
 

@@ -28,7 +28,7 @@ pub(super) fn normalize(mut rule: Rule) -> Rule {
 /// Returns everything that is wrong with the rule.
 pub(super) fn faults(draft: &Draft, context: &LoadContext<'_>) -> Vec<Fault> {
     let rule = &draft.rule;
-    let mut faults: Vec<Fault> = names::full_id(&rule.id).into_iter().collect();
+    let mut faults: Vec<Fault> = names::full_id_fault(&rule.id).into_iter().collect();
     if rule.on.is_empty() {
         faults.push(Fault::new(&code::EMPTY_VALUE, "`on` is empty"));
     }

@@ -52,7 +52,7 @@ pub(super) fn read_rule(
 ) -> Option<Draft> {
     let pack = &file.header.pack;
     let full = format!("{pack}/{}", key.get_ref());
-    let fault = names::rule_id(key.get_ref());
+    let fault = names::rule_id_fault(key.get_ref());
     let has_id = fault.is_none() && !pack.is_empty();
     reader.rule = Some(match pack.is_empty() {
         true => key.get_ref().to_string(),

@@ -808,7 +808,7 @@ impl Format<Vec<String>> for PackNames {
         let texts = reader.filled_strings(value, head.name(), head.form)?;
         let mut packs: Vec<String> = Vec::new();
         for text in &texts.items {
-            if let Some(fault) = names::pack_name(text.value) {
+            if let Some(fault) = names::pack_name_fault(text.value) {
                 reader.fault_in(fault, text);
             } else if packs.iter().any(|name| name == text.value) {
                 let message = format!("`{}` names {} twice", head.name(), quote(text.value));
@@ -1303,5 +1303,5 @@ pub(super) fn check_ast(ast: &Ast, table: &DeTable<'_>, reader: &mut RuleReader<
 
 /// Returns the fault of a text that is not the full id of a rule.
 pub(super) fn rule_id(text: &str) -> Vec<Fault> {
-    names::full_id(text).into_iter().collect()
+    names::full_id_fault(text).into_iter().collect()
 }
