@@ -6,7 +6,7 @@ use ttsr_automata::encoding::PatternTree;
 use ttsr_automata::pike::{self, PikeVm};
 
 /// The program that finds the full matches of a pattern, or their starts. It is compiled when it is first needed, which
-/// cannot fail: most patterns of a pack never match, and compiling all of them took a third of a load.
+/// cannot fail: most patterns of a pack never match, and compiling all of them took a tenth of a load.
 #[derive(Debug)]
 pub(crate) struct LazyPike {
     tree: PatternTree,

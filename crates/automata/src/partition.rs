@@ -652,6 +652,66 @@ mod tests {
     }
 
     #[test]
+    fn a_layout_that_does_not_fit_the_patterns_is_not_used() {
+        let texts: [&[u8]; 4] = [b"one", b"two", b"\xFF", b"three"];
+        let simplified: Vec<SimplifiedPattern> = (0..)
+            .zip(texts)
+            .map(|(pattern, text)| SimplifiedPattern {
+                hir: Hir::literal(text),
+                wants_every_end: pattern == 3,
+            })
+            .collect();
+        let fits = |automata: &[(&[u32], bool)]| {
+            let automata = automata.iter().map(|(patterns, is_single_match)| {
+                let patterns = patterns.iter().copied().map(PatternId).collect();
+                AutomatonLayout {
+                    patterns,
+                    is_single_match: *is_single_match,
+                }
+            });
+            let layout = MatcherLayout {
+                automata: automata.collect(),
+            };
+            let parts = PartitionPlan::USUAL.partition_as(&simplified, &layout);
+            parts.is_some_and(|parts| {
+                let found = parts.iter().map(|part| &part.patterns);
+                assert!(found.eq(layout.automata.iter().map(|it| &it.patterns)));
+                assert_eq!(
+                    parts.last().map(|last| last.space),
+                    Some(SymbolSpace::Bytes)
+                );
+                true
+            })
+        };
+        assert!(fits(&[(&[0, 1, 3], false), (&[2], false)]));
+        assert!(fits(&[(&[0, 3], false), (&[1], true), (&[2], true)]));
+        assert!(!fits(&[]), "no pattern has an automaton");
+        assert!(!fits(&[(&[0, 3], false), (&[2], false)]), "one has none");
+        assert!(
+            !fits(&[(&[0, 1, 3, 0], false), (&[2], false)]),
+            "one has two places"
+        );
+        assert!(
+            !fits(&[(&[0, 1, 3, 4], false), (&[2], false)]),
+            "there is no fifth"
+        );
+        assert!(
+            !fits(&[(&[0, 1, 3], false), (&[], false), (&[2], false)]),
+            "an empty one"
+        );
+        assert!(!fits(&[(&[0, 1, 2, 3], false)]), "two symbol spaces");
+        assert!(!fits(&[(&[2], false), (&[0, 1, 3], false)]), "bytes first");
+        assert!(
+            !fits(&[(&[0], true), (&[1, 3], false), (&[2], false)]),
+            "the first"
+        );
+        assert!(
+            !fits(&[(&[0], false), (&[1, 3], true), (&[2], false)]),
+            "every end"
+        );
+    }
+
+    #[test]
     fn patterns_in_turn_are_reported_once_where_nobody_wants_every_end() {
         let simplified: Vec<SimplifiedPattern> = (0..9)
             .map(|pattern| SimplifiedPattern {
