@@ -193,7 +193,7 @@ fn unused_fault(allow: &ResolvedAllow, earlier: &[ResolvedAllow], rules: &[Rule]
     } else if let Some(text) = never_matched(allow, covered) {
         (
             format!("no pattern of its rules matches {}", quote(text)),
-            "`text` is compared with the full matched text; use `*` for other text around it",
+            "`text` is compared with the whole matched text; use `*` for other text around it",
         )
     } else {
         return None;
