@@ -235,10 +235,6 @@ pub const CLASSES: usize = 1 << 13;
 /// The most pairs of a class and a code range that are examined: about a second of work.
 const MAX_MEMBERSHIPS: usize = 1 << 30;
 
-/// The most classes of a set of patterns in [`surely_fits`]: with at most [`CLASSES`] code ranges, [`MAX_MEMBERSHIPS`]
-/// is not exceeded.
-const MAX_SURE_CLASSES: usize = MAX_MEMBERSHIPS / (2 * CLASSES);
-
 /// Returns true if every subset of these patterns has an alphabet, so that building a [`Matcher`](super::Matcher) of them
 /// never returns [`TooManyClasses`]. Linear in the patterns; false for some sets whose subsets have one, such as all with
 /// a pattern that can match single bytes of a character.
@@ -342,7 +338,11 @@ impl FitEstimate {
 
     /// Returns true if every subset of the patterns has an alphabet.
     pub(crate) fn is_sure(&self) -> bool {
-        !self.has_bytes && self.elements <= MAX_SURE_CLASSES && self.bounds.len() < CLASSES
+        let bounds = self.bounds.len();
+        // There is at most one code range more than bounds, and at most one class for each element. Twice the pairs leave a
+        // margin.
+        let memberships = self.elements.saturating_mul(2 * (bounds + 1));
+        !self.has_bytes && bounds < CLASSES && memberships <= MAX_MEMBERSHIPS
     }
 }
 

@@ -841,6 +841,11 @@ fn a_set_that_surely_fits_is_built() {
     let words: Vec<Hir> = parsed(&[r"(?Rm)^\w+$", r"\b\d\B|(?-u:\b)x", "[\u{4E00}-\u{9FFF}]ab"]);
     assert!(surely_fits(&words) && Matcher::new(&words, 1 << 16).is_ok());
     assert!(!surely_fits(&parsed(&[r"(?-u:\xFF)"])));
+    // Thousands of ordinary patterns have many elements, and few classes.
+    let text = |number| format!(r"(?i)\bneedle{number}_[a-z]{{2,9}}\s*[:=]\s*\w+");
+    let texts: Vec<String> = (0..5000).map(text).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    assert!(surely_fits(&parsed(&texts)));
 }
 
 #[test]
