@@ -6,8 +6,8 @@
 //! # Invariants
 //!
 //! 1. The bytes may come from anyone. Reading them returns an error or a tree, does not recurse deeper than
-//!    [`MAX_DEPTH`], and takes memory for at most a constant times the number of bytes, and for [`MAX_DECODED_BYTES`].
-//! 2. The check and the decoder are one function, [`read_tree`], with two builders, so they accept the same bytes.
+//!    `MAX_DEPTH`, and takes memory for at most a constant times the number of bytes, and for `MAX_DECODED_BYTES`.
+//! 2. The check and the decoder are one function, `read_tree`, with two builders, so they accept the same bytes.
 //! 3. A decoded tree is made by the constructors of `regex-syntax`, which establish its invariants, and passes
 //!    [`pattern::accept`]. A tree that does not is replaced by one that matches nothing.
 

@@ -162,7 +162,7 @@ pub enum ServerAction {
         session: String,
         /// The message.
         prompt: Prompt,
-        /// The decision, for [`SessionWatcher::done`].
+        /// The decision, for [`SessionWatcher::record_result`].
         decision: Decision,
     },
     /// Stop the session and send its last user message again, to another model.
@@ -180,7 +180,7 @@ pub enum ServerAction {
         handoff: Handoff,
         /// The directory of the session, if it is known.
         directory: Option<String>,
-        /// The decision, for [`SessionWatcher::done`].
+        /// The decision, for [`SessionWatcher::record_result`].
         decision: Decision,
     },
     /// Add the files that a continuation prompt refers to.
@@ -212,7 +212,7 @@ pub struct StopAction {
     pub has_run: bool,
     /// The permission request of a tool call of the message. It is rejected after the stop.
     pub permission: Option<String>,
-    /// The decision, for [`SessionWatcher::done`]; `None` for an action begun by an earlier process.
+    /// The decision, for [`SessionWatcher::record_result`]; `None` for an action begun by an earlier process.
     pub decision: Option<Decision>,
 }
 

@@ -12,7 +12,7 @@
 //! # Layout
 //!
 //! A row has a cell for each ASCII character. A cell holds the offset of a row in `cells`, which is a multiple of
-//! [`COLUMNS`], and in its lowest bits whether the matchers of each [`IdleGroup`] are idle in that state.
+//! `COLUMNS`, and in its lowest bits whether the matchers of each [`IdleGroup`] are idle in that state.
 //!
 //! # Invariants
 //!
