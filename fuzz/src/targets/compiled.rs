@@ -16,7 +16,8 @@ static HEADER: LazyLock<Vec<u8>> = LazyLock::new(|| {
 
 /// Checks the property of this module on one input: the payload of a compiled pack.
 pub fn run(data: &[u8]) {
-    let bytes = [&*HEADER, &checksum(data).to_le_bytes(), data].concat();
+    let checksum = checksum(data).to_le_bytes();
+    let bytes = [HEADER.as_slice(), &checksum, data].concat();
     let limits = Limits {
         rule_states: 5000,
         table_bytes: 1 << 16,
