@@ -1,7 +1,8 @@
 //! Compiled packs as bytes, so that a load need not parse TOML, check rules and parse patterns.
 //!
 //! The bytes hold the rules as they are after `extends`, overrides and lists, the syntax trees of their patterns, and which
-//! patterns share an automaton. Automata are not stored: they are built when text first reaches them. A header comes first: [`MAGIC`], the version of the form and of this crate, and a checksum of the rest.
+//! patterns share an automaton. Automata are not stored: they are built when text first reaches them. A header comes
+//! first: [`MAGIC`], the version of the format and of this crate, and a checksum of the rest.
 //!
 //! # Invariants
 //!
@@ -41,7 +42,7 @@ use ttsr_automata::{Matcher, MatcherLayout};
 /// The first bytes. They are no UTF-8, so no rule file begins with them, and a change of line ends changes them.
 const MAGIC: [u8; 8] = *b"\x89TTSRP\r\n";
 
-/// The version of the form, which only this version reads.
+/// The version of the format. A change of the codec must change it: other versions are refused.
 const FORMAT: u32 = 1;
 
 /// The version of the crate. What a rule means may change with it, so another version refuses the bytes.
@@ -121,12 +122,17 @@ pub(super) fn to_bytes(pack: &Pack) -> Vec<u8> {
         .iter()
         .for_each(|list| list.to_vec().encode(&mut payload));
     payload.bytes.extend(bytes);
+    with_header(&payload.bytes)
+}
+
+/// Returns the payload after its header.
+pub(super) fn with_header(payload: &[u8]) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend(FORMAT.to_le_bytes());
     out.push(VERSION.len() as u8);
     out.extend(VERSION.as_bytes());
-    out.extend(checksum(&payload.bytes).to_le_bytes());
-    out.extend(payload.bytes);
+    out.extend(checksum(payload).to_le_bytes());
+    out.extend(payload);
     out
 }
 

@@ -194,6 +194,13 @@ impl Pack {
         compiled::to_bytes(self)
     }
 
+    /// Returns a payload after the header of a compiled pack, with its checksum: fuzzers reach the code behind the checksum.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_compiled_header(payload: &[u8]) -> Vec<u8> {
+        compiled::with_header(payload)
+    }
+
     /// Returns true if the bytes begin like those of [`to_bytes`](Self::to_bytes), of any version. No rule file does.
     ///
     /// # Example: a file that is one or the other

@@ -492,7 +492,7 @@ impl PartialEq for PatternTree {
     }
 }
 
-/// What [`read_tree`] makes of the nodes of a tree.
+/// The actions of [`read_tree`] on the nodes of a tree: one implementation builds the tree, another only counts it.
 trait TreeBuilder {
     type Node;
 

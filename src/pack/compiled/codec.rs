@@ -1,7 +1,7 @@
 //! The binary form of checked rules: each field after the other, in the order of the lists below.
 //!
 //! A list names every field of its type, so a new field does not compile until it is in the list. A change of a list is a
-//! change of the form: [`FORMAT`](super::FORMAT) counts them.
+//! change of the format: [`FORMAT`](super::FORMAT) counts them.
 
 use std::collections::HashMap;
 use std::sync::Arc;

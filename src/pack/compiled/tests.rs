@@ -62,15 +62,6 @@ fn original() -> Pack {
     Pack::from_toml(RULES).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns the bytes with this payload, and with the checksum of that payload.
-fn with_payload(payload: &[u8]) -> Vec<u8> {
-    let header = MAGIC.len() + 4 + 1 + VERSION.len();
-    let mut bytes = original().to_bytes()[..header].to_vec();
-    bytes.extend(checksum(payload).to_le_bytes());
-    bytes.extend(payload);
-    bytes
-}
-
 fn payload_of(pack: &Pack) -> Vec<u8> {
     let bytes = pack.to_bytes();
     let at = payload(&bytes).expect("the header was just written");
@@ -124,7 +115,7 @@ fn every_truncation_and_every_changed_bit_is_noticed() {
     }
     let longer = [&*bytes, &[0]].concat();
     assert!(Pack::from_bytes(&longer).is_err());
-    let swapped = with_payload(&payload_of(&original()));
+    let swapped = with_header(&payload_of(&original()));
     assert!(
         Pack::from_bytes(&swapped).is_ok(),
         "the tests below write valid headers"
@@ -174,7 +165,7 @@ fn bytes_made_on_purpose_are_an_error_or_a_pack_that_can_be_used() {
                     _ => changed.insert(at, random.next() as u8),
                 }
             }
-            let bytes = with_payload(&changed);
+            let bytes = with_header(&changed);
             let built = Pack::builder().compiled("t", &bytes).limits(limits.clone());
             if let Ok(pack) = built.build() {
                 use_pack(&pack, text);
