@@ -448,7 +448,7 @@ fn contained(scratch: &Scratch, containment: Containment) -> Option<WorkingFolde
 /// Commands that try to leave the process group that they were started in, and the weakest containment that finds their
 /// processes. Each writes the ids of its processes into `pids`.
 #[cfg(target_os = "linux")]
-const ESCAPES: [(&str, Containment, &str); 9] = [
+const ESCAPES: [(&str, Containment, &str); 10] = [
     (
         "the leader joins the group of its parent",
         Containment::Group,
@@ -478,6 +478,11 @@ const ESCAPES: [(&str, Containment, &str); 9] = [
         "a daemon that starts one after the other",
         Containment::Subreaper,
         r#"(env -i setsid bash -c 'while :; do (setsid sleep 100 & echo $! >> pids); sleep 0.01; done' >/dev/null 2>&1 &); while ! [ -s pids ]; do sleep 0.01; done"#,
+    ),
+    (
+        "programs that replace themselves all the time",
+        Containment::Group,
+        r#"printf '#!/bin/sh\nexec "$0"\n' > again; chmod +x again; for i in 1 2 3 4 5 6 7 8; do setsid sh -c 'echo $$ >> pids; exec ./again' & done; while [ "$(cat pids | wc -l)" != 8 ]; do sleep 0.01; done"#,
     ),
     (
         "signals that are not heard",

@@ -54,14 +54,18 @@ pub(super) fn kill_descendants(root: Pid, most: Duration, reap: impl Fn()) {
 pub(super) fn kill_marked(mark: &str, most: Duration) {
     let deadline = Instant::now() + most;
     loop {
-        let marked = marked(mark);
-        if marked.is_empty() {
-            return;
+        let mut is_done = true;
+        for process in processes() {
+            match mark_state(process, mark) {
+                MarkState::Marked => {
+                    send(process, Signal::KILL);
+                    is_done = false;
+                }
+                MarkState::Unknown => is_done = false,
+                MarkState::Unmarked => {}
+            }
         }
-        marked
-            .into_iter()
-            .for_each(|process| send(process, Signal::KILL));
-        if Instant::now() > deadline {
+        if is_done || Instant::now() > deadline {
             return;
         }
         sleep(PAUSE);
@@ -73,7 +77,7 @@ fn send(process: ProcessIdentity, signal: Signal) {
         return;
     };
     if let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty())
-        && stat(process.pid).is_some_and(|(_, known)| known == process)
+        && stat(process.pid).is_some_and(|stat| stat.process == process)
     {
         // Fails if the process has ended, or may not be signalled.
         pidfd_send_signal(pidfd, signal).ok();
@@ -83,8 +87,8 @@ fn send(process: ProcessIdentity, signal: Signal) {
 /// Returns the living descendants of a process, without zombies.
 fn descendants(root: Pid) -> HashSet<ProcessIdentity> {
     let mut children: HashMap<i32, Vec<ProcessIdentity>> = HashMap::new();
-    for (parent, process) in pids().filter_map(stat) {
-        children.entry(parent).or_default().push(process);
+    for stat in pids().filter_map(stat) {
+        children.entry(stat.parent).or_default().push(stat.process);
     }
     let mut found = HashSet::new();
     let mut open = vec![root.as_raw_nonzero().get()];
@@ -97,19 +101,44 @@ fn descendants(root: Pid) -> HashSet<ProcessIdentity> {
     found
 }
 
-fn marked(mark: &str) -> Vec<ProcessIdentity> {
-    let is_marked = |process: &ProcessIdentity| {
-        let environ = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
-        environ
-            .split(|byte| *byte == 0)
-            .any(|variable| variable == mark.as_bytes())
+/// The result of a look for a mark in the environment of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MarkState {
+    Marked,
+    Unmarked,
+    /// The environment could not be read in full: the process is executing another program.
+    Unknown,
+}
+
+/// Looks for `mark` in the environment of a process.
+///
+/// While a process executes another program, its old environment is gone and its new one is not in place: the system
+/// then returns fewer bytes than the environment has, without an error.
+fn mark_state(process: ProcessIdentity, mark: &str) -> MarkState {
+    let Ok(environ) = fs::read(format!("/proc/{}/environ", process.pid)) else {
+        // The process has ended, or belongs to another user.
+        return MarkState::Unmarked;
     };
+    let mut variables = environ.split(|byte| *byte == 0);
+    if variables.any(|variable| variable == mark.as_bytes()) {
+        return MarkState::Marked;
+    }
+    let Some(stat) = stat(process.pid).filter(|stat| stat.process == process) else {
+        return MarkState::Unmarked;
+    };
+    let is_complete = stat.environ_bytes == Some(environ.len());
+    if is_complete || stat.is_kernel_thread {
+        MarkState::Unmarked
+    } else {
+        MarkState::Unknown
+    }
+}
+
+/// Returns the living processes of this system, without zombies and without this process.
+fn processes() -> impl Iterator<Item = ProcessIdentity> {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
-    let processes = pids().filter(|pid| *pid != own).filter_map(stat);
-    processes
-        .map(|(_, process)| process)
-        .filter(is_marked)
-        .collect()
+    let others = pids().filter(move |pid| *pid != own);
+    others.filter_map(stat).map(|stat| stat.process)
 }
 
 fn pids() -> impl Iterator<Item = i32> {
@@ -117,18 +146,86 @@ fn pids() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Returns the parent of a living process, and its identity.
-fn stat(pid: i32) -> Option<(i32, ProcessIdentity)> {
+/// Fields of `/proc/PID/stat`.
+struct ProcessStat {
+    process: ProcessIdentity,
+    parent: i32,
+    is_kernel_thread: bool,
+    /// The size of the environment; `None` while the process executes another program.
+    environ_bytes: Option<usize>,
+}
+
+/// Reads `/proc/PID/stat` of a living process. `None` for a zombie.
+fn stat(pid: i32) -> Option<ProcessStat> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name is in parentheses and may contain any character, so the fields are counted after the last parenthesis.
     let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_ascii_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") {
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    // Numbered from 1, as in proc(5). The state is the third.
+    let field = |number: usize| fields.get(number - 3).copied();
+    if matches!(field(3)?, "Z" | "X") {
         return None;
     }
-    let parent = fields.next()?.parse().ok()?;
-    // The 22nd field; the state is the 3rd, the parent the 4th.
-    let started = fields.nth(17)?.parse().ok()?;
-    Some((parent, ProcessIdentity { pid, started }))
+    let address = |number| field(number)?.parse::<usize>().ok().filter(|at| *at != 0);
+    // The end of the code is set after the bounds of the environment, which are equal for a moment.
+    let environ_bytes = match (address(27), address(50), address(51)) {
+        (Some(_), Some(start), Some(end)) => end.checked_sub(start),
+        _ => None,
+    };
+    Some(ProcessStat {
+        process: ProcessIdentity {
+            pid,
+            started: field(22)?.parse().ok()?,
+        },
+        parent: field(4)?.parse().ok()?,
+        // The size of its address space is 0.
+        is_kernel_thread: field(23)? == "0",
+        environ_bytes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_executes_another_program_is_never_taken_for_unmarked() {
+        let again = r#"exec /bin/sh -c "$0" "$0""#;
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", again, again])
+            .env_clear()
+            .env("MARK", "one")
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        // At most one look in thirty falls into the change of programs.
+        let states: Vec<MarkState> = (0..5000)
+            .map(|_| mark_state(stat(pid).unwrap().process, "MARK=one"))
+            .collect();
+        let other = mark_state(stat(pid).unwrap().process, "MARK=two");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!states.contains(&MarkState::Unmarked));
+        assert!(states.contains(&MarkState::Marked));
+        assert_ne!(other, MarkState::Marked);
+    }
+
+    #[test]
+    fn a_process_without_an_environment_is_unmarked() {
+        let mut child = Command::new("/bin/sleep")
+            .arg("100")
+            .env_clear()
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let state = || mark_state(stat(pid).unwrap().process, "MARK=one");
+        while state() == MarkState::Unknown && Instant::now() < deadline {}
+        let state = state();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(state, MarkState::Unmarked);
+    }
 }
