@@ -16,8 +16,8 @@ use ttsr_views::detect::control_tokens;
 use ttsr_views::detect::repetition;
 use ttsr_views::detect::{unknown_file, unknown_name};
 use ttsr_views::edit::EditLimits;
-use ttsr_views::fence;
 use ttsr_views::fold;
+use ttsr_views::markdown;
 use ttsr_views::shell::ShellLimits;
 
 impl Rule {
@@ -200,7 +200,7 @@ const FOLD: usize = fold::WAITING * 4;
 /// Returns the bytes that a view retains.
 fn view_bytes(source: ViewSource) -> usize {
     match source {
-        ViewSource::Markdown => 3 * fence::HELD,
+        ViewSource::Markdown => 3 * markdown::HELD,
         // The old text, the new text, and one incomplete line of each: at most four times `waiting`.
         ViewSource::Edits => {
             let limits = EditLimits::default();
@@ -258,7 +258,7 @@ mod tests {
         let (text, call) = (Channel::Text, Channel::ToolInput);
         let quotes = 2 * buffers::EXCERPT_BYTES;
         let paths = 2 * limits.path_bytes;
-        let fence = 3 * fence::HELD;
+        let fence = 3 * markdown::HELD;
         let deferred = buffers::DEFERRED_BYTES;
         let command = retained(call, |it| it.any = vec![Pattern::command("ls")]);
         assert!(command > 2 * CommandLimits::default().word, "{command}");

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ttsr_automata::product::{Product, TextFilter};
-use ttsr_views::fence::Passing;
+use ttsr_views::markdown::Passing;
 
 /// The most products of a channel. The regions that a text alternates between are few.
 const MAX_PRODUCTS: usize = 8;

@@ -333,7 +333,7 @@ const BUILT_LATE: [(&str, &str); 10] = [
     ),
     // Built at load unless `surely_fits` shows that building cannot fail.
     (
-        "src/program/mod.rs",
+        "src/program.rs",
         "type LazyMatcher = LazyLock<Matcher, BuildMatcher>;",
     ),
 ];

@@ -20,9 +20,7 @@ fn imports(root: &Path) -> Imports {
             let module = module.clone().unwrap_or_else(|| stem.clone());
             if path.is_dir() {
                 folders.push((path, Some(module), depth + 1));
-            } else if module != "mod" {
-                // A file `a/mod.rs` is the module `a` itself.
-                let depth = if stem == "mod" { depth - 1 } else { depth };
+            } else {
                 let source = fs::read_to_string(path).unwrap();
                 let own = imports.entry(module).or_default();
                 own.extend(imported_names(&source, depth));

@@ -8,7 +8,7 @@
 //! | module | input | output |
 //! |---|---|---|
 //! | [`json`] | the JSON text of a tool call | a haystack for each object key and each value |
-//! | [`fence`] | Markdown | prose, code blocks with their languages, inline code, quotes, headings |
+//! | [`markdown`] | Markdown | prose, code blocks with their languages, inline code, quotes, headings |
 //! | [`edit`] | the values of a tool call that edits files | added and removed lines with their files |
 //! | [`shell`] | shell text | simple commands, without quotes and escapes |
 //! | [`command`] | shell text | the words of simple commands with their roles, pipes, redirections, code |
@@ -18,14 +18,14 @@
 //! | [`glob`] | whole names and paths | whether a glob matches |
 //! | [`path`] | names of files, tools and arguments | whether globs put them in scope |
 //!
-//! Views are composed: `json` decodes tool input, `edit`, `shell` or `fence` splits it into regions, `code` separates
+//! Views are composed: `json` decodes tool input, `edit`, `shell` or `markdown` splits it into regions, `code` separates
 //! comments and strings, and `fold` folds the result.
 //!
 //! # Example: the code of a Markdown text that arrives in two deltas
 //!
 //! ```
 //! use ttsr_views::chunk::{Chunk, ChunkSink, RegionSet, Tag};
-//! use ttsr_views::fence::MarkdownView;
+//! use ttsr_views::markdown::MarkdownView;
 //!
 //! #[derive(Default)]
 //! struct Code {
@@ -84,10 +84,10 @@ pub mod code;
 pub mod command;
 pub mod detect;
 pub mod edit;
-pub mod fence;
 pub mod fold;
 pub mod glob;
 pub mod json;
+pub mod markdown;
 pub mod path;
 pub mod shell;
 #[cfg(test)]

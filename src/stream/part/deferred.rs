@@ -25,7 +25,7 @@ use ttsr_automata::Cursor;
 use ttsr_automata::product::{
     IdleGroup, IdlePositions, Member, MemberStates, Product, ProductState, ProductStep,
 };
-use ttsr_views::fence::Passing;
+use ttsr_views::markdown::Passing;
 
 /// The most bytes that are kept.
 // A few lines: the costs of advancing the readers are spread over as many bytes.

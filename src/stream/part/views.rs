@@ -35,9 +35,9 @@ use crate::stream::Counters;
 use code::{CodeReader, CodeTagger};
 use ttsr_views::chunk::{Chunk, ChunkSink, Tag};
 use ttsr_views::edit::{EditLimits, EditView};
-use ttsr_views::fence::MarkdownView;
 use ttsr_views::fold::FoldView;
 use ttsr_views::json::ArgPath;
+use ttsr_views::markdown::MarkdownView;
 use ttsr_views::path::normalise;
 use ttsr_views::shell::{ShellLimits, ShellView};
 

@@ -16,7 +16,7 @@ pub enum OnFailure {
     /// The conversation continues; see [`SessionRecorder::is_degraded`]. Events are counted, and messages are written once the
     /// disk works again.
     #[default]
-    GoOn,
+    Continue,
     /// [`SessionRecorder`] returns the error, and the host cancels the reply.
     Stop,
 }
@@ -41,7 +41,7 @@ pub enum OnFailure {
 /// let pack = Pack::builtin("std/secrets")?;
 /// let (store, found) = Store::open(&path)?;
 /// let (conversation, _) = found.conversation(&pack);
-/// let mut recorder = SessionRecorder::new(store, OnFailure::GoOn);
+/// let mut recorder = SessionRecorder::new(store, OnFailure::Continue);
 /// let mut processor = Processor::new(conversation, Hooks::default(), Settings::default());
 ///
 /// let prompt = Message::user("Hi.");
@@ -190,7 +190,7 @@ impl SessionRecorder {
     /// let path = std::env::temp_dir().join(format!("ttsr-over-{}.ttsr", std::process::id()));
     /// # std::fs::remove_file(&path).ok();
     /// let (store, _) = Store::open(&path)?;
-    /// let mut recorder = SessionRecorder::new(store, OnFailure::GoOn);
+    /// let mut recorder = SessionRecorder::new(store, OnFailure::Continue);
     /// recorder.message(&Message::user("Bye."), &Conversation::new(&Pack::builder().build()?))?;
     /// assert!(!recorder.is_degraded(), "all entries are written");
     /// let mut store = recorder.into_store();
@@ -224,7 +224,7 @@ impl SessionRecorder {
             Err(error) => {
                 self.keep_for_retry(all);
                 match self.on_failure {
-                    OnFailure::GoOn => Ok(()),
+                    OnFailure::Continue => Ok(()),
                     OnFailure::Stop => {
                         let again = error.duplicate();
                         self.error.get_or_insert(error);

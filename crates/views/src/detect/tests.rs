@@ -769,7 +769,7 @@ fn the_bytes_that_each_detector_reads_are_printed() {
     let text = [
         include_str!("../../../../ARCHITECTURE.md"),
         include_str!("../detect.rs"),
-        include_str!("../fence.rs"),
+        include_str!("../markdown.rs"),
         include_str!("../json.rs"),
         include_str!("../shell.rs"),
     ]

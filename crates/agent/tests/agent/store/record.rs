@@ -356,7 +356,7 @@ fn events_are_recorded_in_order_with_rule_action_and_place() {
 #[test]
 fn a_full_disk_changes_no_verdict_and_messages_are_written_later() {
     let disk = FaultyDisk::default();
-    let mut recorder = SessionRecorder::new(store(&disk).0, OnFailure::GoOn);
+    let mut recorder = SessionRecorder::new(store(&disk).0, OnFailure::Continue);
     let mut one = processor(&pack());
     let breaks = |number| {
         if number == 1 {
@@ -429,12 +429,12 @@ fn every_write_fails_in_turn_and_the_verdicts_stay_the_same() {
         let outcome = converse(&mut recorder, &mut one, "Go.", scripts, |_| {});
         (outcome, disk.calls())
     };
-    let (sound, calls) = run(Plan::Never, OnFailure::GoOn);
+    let (sound, calls) = run(Plan::Never, OnFailure::Continue);
     let mut faults = 0;
     for at in 1..=calls {
         for fault in super::disk::FAULTS {
             for plan in [Plan::Once(at, fault), Plan::From(at, fault)] {
-                assert_eq!(run(plan, OnFailure::GoOn).0, sound, "{plan:?}");
+                assert_eq!(run(plan, OnFailure::Continue).0, sound, "{plan:?}");
                 faults += 1;
             }
         }

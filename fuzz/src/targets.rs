@@ -8,12 +8,12 @@ pub mod command;
 pub mod compiled;
 pub mod detect;
 pub mod edit;
-pub mod fence;
 pub mod fold;
 pub mod glob;
 pub mod host;
 #[cfg(feature = "import")]
 pub mod import;
+pub mod markdown;
 pub mod matching;
 pub mod message;
 pub mod opencode;
@@ -40,12 +40,12 @@ pub const ALL: &[(&str, Run)] = &[
     ("compiled", compiled::run),
     ("detect", detect::run),
     ("edit", edit::run),
-    ("fence", fence::run),
     ("fold", fold::run),
     ("glob", glob::run),
     ("host", host::run),
     #[cfg(feature = "import")]
     ("import", import::run),
+    ("markdown", markdown::run),
     ("matching", matching::run),
     ("message", message::run),
     ("opencode", opencode::run),

@@ -2,7 +2,7 @@
 //! order, and only markers and indentation are left out.
 
 use crate::seen::{Seen, pieces};
-use ttsr_views::fence::MarkdownView;
+use ttsr_views::markdown::MarkdownView;
 
 /// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
