@@ -222,6 +222,21 @@ fn scan_with_look_around(patterns: &[&str], rounds: &Range<usize>) -> usize {
     matches
 }
 
+#[test]
+fn a_hit_of_another_pack_is_left_out() {
+    let one = toml("match.any = [{ literal = 'x' }]");
+    let rules = ["t/a", "t/b"].map(|id| Rule::new(id, vec![Pattern::literal("x")]));
+    let two = pack_of(rules).unwrap();
+    let mut stream = two.stream();
+    let (part, mut hits) = TEXT.open(&mut stream);
+    hits.extend_from_slice(&stream.push(part, b"x"));
+    assert_eq!(hits.len(), 2);
+    let mut every = Scanner::new(one).every(&TEXT, &hits);
+    every.push(b"x");
+    let found = every.finish(&stream).matches;
+    assert_eq!(found.iter().filter(|it| it.rule.index() == 0).count(), 1);
+}
+
 #[cfg(feature = "lookaround")]
 #[test]
 fn bytes_of_no_character_do_not_move_a_match_that_looks_around() {
