@@ -1,6 +1,8 @@
 //! Runs a view of tool input after the JSON view, as the crate does, and records its output.
 
-use ttsr_views::chunk::{Chunk, ChunkSink, Tag};
+use std::ops::Range;
+
+use ttsr_views::chunk::{Chunk, ChunkSink, DecidedOffset, Tag};
 use ttsr_views::edit::EditView;
 use ttsr_views::json::{ArgPath, HaystackSink, JsonDecoder};
 use ttsr_views::shell::ShellView;
@@ -9,7 +11,7 @@ use ttsr_views::shell::ShellView;
 pub(crate) trait View {
     fn open(&mut self, path: &ArgPath);
     fn push(&mut self, piece: Chunk<'_>, heard: &mut Recorder);
-    fn close(&mut self, end: u64, decided: u64, heard: &mut Recorder);
+    fn close(&mut self, end: DecidedOffset, heard: &mut Recorder);
     fn finish(&mut self, end: u64, heard: &mut Recorder);
 }
 
@@ -52,7 +54,11 @@ impl Recorder {
 }
 
 impl ChunkSink for Recorder {
-    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
+    fn set_tag(&mut self, tag: Tag, at: DecidedOffset) {
+        let DecidedOffset {
+            offset: at,
+            decided,
+        } = at;
         self.push(Heard::Turn(tag, at, decided), decided);
     }
 
@@ -64,7 +70,11 @@ impl ChunkSink for Recorder {
         }
     }
 
-    fn cut(&mut self, end: u64, decided: u64) {
+    fn cut(&mut self, end: DecidedOffset) {
+        let DecidedOffset {
+            offset: end,
+            decided,
+        } = end;
         self.push(Heard::Cut(end, decided), decided);
     }
 
@@ -85,13 +95,13 @@ impl<V: View> HaystackSink for Reader<'_, V> {
         self.0.push(Chunk::verbatim(bytes, at), self.1);
     }
 
-    fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
+    fn escape(&mut self, utf8: &[u8], source: Range<u64>, decided: u64) {
         self.0
-            .push(Chunk::replacement(utf8, start, end, decided), self.1);
+            .push(Chunk::replacement(utf8, source, decided), self.1);
     }
 
-    fn close(&mut self, end: u64, decided: u64) {
-        self.0.close(end, decided, self.1);
+    fn close(&mut self, end: DecidedOffset) {
+        self.0.close(end, self.1);
     }
 }
 
@@ -104,8 +114,8 @@ impl View for EditView {
         self.push(piece, heard);
     }
 
-    fn close(&mut self, end: u64, decided: u64, heard: &mut Recorder) {
-        self.close(end, decided, heard);
+    fn close(&mut self, end: DecidedOffset, heard: &mut Recorder) {
+        self.close(end, heard);
     }
 
     fn finish(&mut self, end: u64, heard: &mut Recorder) {
@@ -122,8 +132,8 @@ impl View for ShellView {
         self.push(&piece, heard);
     }
 
-    fn close(&mut self, end: u64, decided: u64, heard: &mut Recorder) {
-        self.close(end, decided, heard);
+    fn close(&mut self, end: DecidedOffset, heard: &mut Recorder) {
+        self.close(end, heard);
     }
 
     fn finish(&mut self, end: u64, heard: &mut Recorder) {

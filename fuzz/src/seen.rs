@@ -1,6 +1,6 @@
 //! A sink that records the output of a view byte by byte.
 
-use ttsr_views::chunk::{Chunk, ChunkSink, Tag};
+use ttsr_views::chunk::{Chunk, ChunkSink, DecidedOffset, Tag};
 
 /// The recorded output: each byte with its tag, its offset and its deciding offset, and the cuts.
 #[derive(Debug, Default, PartialEq)]
@@ -11,7 +11,11 @@ pub(crate) struct Seen {
 }
 
 impl ChunkSink for Seen {
-    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
+    fn set_tag(&mut self, tag: Tag, at: DecidedOffset) {
+        let DecidedOffset {
+            offset: at,
+            decided,
+        } = at;
         self.turns.push((self.bytes.len(), tag, at, decided));
     }
 
@@ -25,7 +29,11 @@ impl ChunkSink for Seen {
         }
     }
 
-    fn cut(&mut self, end: u64, decided: u64) {
+    fn cut(&mut self, end: DecidedOffset) {
+        let DecidedOffset {
+            offset: end,
+            decided,
+        } = end;
         self.cuts.push((self.bytes.len(), end, decided));
     }
 }

@@ -12,7 +12,7 @@ use crate::limits::Limits;
 use crate::program::{ChannelRules, DetectorSpec, Program};
 use crate::rule::{Channel, ToolOutcome};
 use crate::verdict::PartId;
-use admit::{Admission, HaystackScope, PartContext, TextEnd};
+use admit::{Admission, HaystackScope, PartContext};
 pub(super) use deferred::MAX_DEFERRED;
 use deferred::{DeferredText, MemberList};
 use haystack::{FirstEndReader, HaystackReader, MatchContext};
@@ -20,7 +20,7 @@ use limits::PartLimits;
 use scope::PartScope;
 use tool_input::ToolInputReader;
 use ttsr_automata::is_short;
-use ttsr_views::chunk::Chunk;
+use ttsr_views::chunk::{Chunk, DecidedOffset};
 use ttsr_views::detect::unknown_name::KnownNames;
 use views::Views;
 
@@ -334,7 +334,7 @@ impl OpenPart {
             let mut limits = self.limits.take();
             match &mut self.reader {
                 PartReader::Text(reader) => {
-                    let end = TextEnd {
+                    let end = DecidedOffset {
                         offset: at,
                         decided: at,
                     };
@@ -475,7 +475,7 @@ impl MatchReader {
 
     fn finish(&mut self, admission: &mut Admission<'_>, end: u64) {
         self.read_deferred(admission, end);
-        let text_end = TextEnd {
+        let text_end = DecidedOffset {
             offset: end,
             decided: end,
         };

@@ -17,6 +17,41 @@ pub struct Chunk<'a> {
     pub decided: u64,
 }
 
+/// An offset in the part, and when it was certain.
+///
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecidedOffset {
+    /// The offset in the part as delivered, in bytes.
+    pub offset: u64,
+    /// The number of bytes of the part that had been delivered when the offset became certain. If it is smaller than
+    /// the offset, [`Self::decided`] returns the offset, because none is certain before it is delivered.
+    pub decided: u64,
+}
+
+impl DecidedOffset {
+    /// Returns an offset that is certain as soon as the bytes up to it are delivered.
+    ///
+    /// ```
+    /// use ttsr_views::chunk::DecidedOffset;
+    ///
+    /// let end = DecidedOffset::at_once(7);
+    /// assert_eq!((end.offset, end.decided), (7, 7));
+    /// ```
+    #[inline(always)]
+    pub const fn at_once(offset: u64) -> DecidedOffset {
+        DecidedOffset {
+            offset,
+            decided: offset,
+        }
+    }
+
+    /// Returns the number of bytes of the part that had been delivered when the offset became certain.
+    #[inline(always)]
+    pub fn decided(self) -> u64 {
+        self.decided.max(self.offset)
+    }
+}
+
 /// The mapping from the bytes of a [`Chunk`] to offsets in the part as delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OffsetMap {
@@ -50,12 +85,15 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Returns a chunk that replaces `start..end` of the part.
+    /// Returns a chunk that replaces the range `source` of the part.
     #[inline(always)]
-    pub fn replacement(bytes: &'a [u8], start: u64, end: u64, decided: u64) -> Chunk<'a> {
+    pub fn replacement(bytes: &'a [u8], source: Range<u64>, decided: u64) -> Chunk<'a> {
         Chunk {
             bytes,
-            offsets: OffsetMap::Replacement { start, end },
+            offsets: OffsetMap::Replacement {
+                start: source.start,
+                end: source.end,
+            },
             decided,
         }
     }
@@ -79,6 +117,15 @@ impl<'a> Chunk<'a> {
                 at + index as u64 + 1
             }
             OffsetMap::Replacement { end, .. } => end,
+        }
+    }
+
+    /// Returns the start of the byte at `index`, which is certain when the byte is.
+    #[inline(always)]
+    pub(crate) fn decided_start(&self, index: usize) -> DecidedOffset {
+        DecidedOffset {
+            offset: self.start(index),
+            decided: self.decided(index),
         }
     }
 
@@ -251,17 +298,17 @@ pub struct Tag {
 /// emitted; they do not end a run. Chunks whose tags contain the set only together with
 /// [`Tag::interrupted`] are left out of the haystack, and do not end it.
 pub trait ChunkSink {
-    /// Sets the tag of the chunks that follow; `at` is the offset in the part from which it applies. Every haystack
-    /// whose regions the tag lacks and does not interrupt ends here, even if another `set_tag` follows at once. Two
-    /// adjacent strings are therefore two haystacks, while the code around them remains one.
-    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64);
+    /// Sets the tag of the chunks that follow; it applies from `at`. Every haystack whose regions the tag lacks and
+    /// does not interrupt ends here, even if another `set_tag` follows at once. Two adjacent strings are therefore two
+    /// haystacks, while the code around them remains one.
+    fn set_tag(&mut self, tag: Tag, at: DecidedOffset);
 
     /// Consumes the next chunk, which is not empty.
     fn push(&mut self, chunk: Chunk<'_>);
 
     /// Ends every haystack, even if the next one has the same tag, as between two fenced blocks or two hunks.
-    /// `end` is the offset in the part at which the last one ended.
-    fn cut(&mut self, end: u64, decided: u64);
+    /// `end` is the end of the last one.
+    fn cut(&mut self, end: DecidedOffset);
 
     /// Sets the file that the chunks that follow belong to, as its path is written.
     fn set_file(&mut self, _path: &str, _decided: u64) {}
@@ -395,13 +442,13 @@ mod tests {
     fn held_pieces_come_back_as_they_were_whatever_the_cut() {
         let mut whole = ChunkBuffer::default();
         whole.push(Chunk::verbatim(b"abc", 10));
-        whole.push(Chunk::replacement(b"\n", 13, 15, 15));
+        whole.push(Chunk::replacement(b"\n", 13..15, 15));
         whole.push(Chunk::verbatim(b"de", 15));
         let mut cut = ChunkBuffer::default();
         for at in 0..3 {
             cut.push(Chunk::verbatim(&b"abc"[at..=at], 10 + at as u64));
         }
-        cut.push(Chunk::replacement(b"\n", 13, 15, 15));
+        cut.push(Chunk::replacement(b"\n", 13..15, 15));
         cut.push(Chunk::verbatim(b"d", 15));
         cut.push(Chunk::verbatim(b"e", 16));
         for range in [0..6, 1..5, 2..3, 3..4, 4..6, 2..2] {
@@ -425,7 +472,7 @@ mod tests {
     fn what_is_left_of_a_buffer_keeps_its_places() {
         let mut all = ChunkBuffer::default();
         all.push(Chunk::verbatim(b"abc", 10));
-        all.push(Chunk::replacement(b"xy", 13, 19, 20));
+        all.push(Chunk::replacement(b"xy", 13..19, 20));
         all.push(Chunk::verbatim(b"de", 19));
         let chunk = |held: &ChunkBuffer, index| {
             let chunk = held.chunk_at(index).unwrap();

@@ -48,7 +48,7 @@ mod lexer;
 
 use memchr::memchr3;
 
-use super::chunk::{Chunk, ChunkBuffer, ChunkSink, RegionSet, Tag};
+use super::chunk::{Chunk, ChunkBuffer, ChunkSink, DecidedOffset, RegionSet, Tag};
 use family::Family;
 pub use late::LateCode;
 use lexer::{LexStep, Lexer};
@@ -108,8 +108,8 @@ pub struct CodeView {
 
 impl CodeView {
     /// Sets the tag of the chunks that follow. Open comments and strings continue unless the language changes.
-    pub fn set_tag(&mut self, tag: Tag, at: u64, decided: u64, sink: &mut impl ChunkSink) {
-        self.release(Class::Code, decided, sink);
+    pub fn set_tag(&mut self, tag: Tag, at: DecidedOffset, sink: &mut impl ChunkSink) {
+        self.release(Class::Code, at.decided, sink);
         let family = tag
             .language
             .and_then(|language| Family::from_language(language.name()));
@@ -122,7 +122,7 @@ impl CodeView {
         self.tag = tag;
         self.told = None;
         if self.lexer.is_none() {
-            sink.set_tag(tag, at, decided);
+            sink.set_tag(tag, at);
         }
     }
 
@@ -178,11 +178,11 @@ impl CodeView {
     }
 
     /// Ends the code at `end`.
-    pub fn cut(&mut self, end: u64, decided: u64, sink: &mut impl ChunkSink) {
-        self.release(Class::Code, decided, sink);
+    pub fn cut(&mut self, end: DecidedOffset, sink: &mut impl ChunkSink) {
+        self.release(Class::Code, end.decided, sink);
         let family = self.lexer.as_ref().map(Lexer::family);
         self.restart(family);
-        sink.cut(end, decided);
+        sink.cut(end);
     }
 
     #[inline]
@@ -217,7 +217,7 @@ impl CodeView {
         if self.told.is_some_and(|told| told.regions.contains(kind)) {
             // Ends the preceding comment or string. A cut would also end the haystacks around both.
             let code = self.tagged(Class::Code.regions(TokenPart::Content));
-            sink.set_tag(code, first.start(0), first.decided(0));
+            sink.set_tag(code, first.decided_start(0));
             self.told = None;
         }
         self.emit_as(TokenPart::Delimiter, first, sink);
@@ -249,7 +249,7 @@ impl CodeView {
             return;
         }
         if self.told != Some(tag) {
-            sink.set_tag(tag, chunk.start(0), chunk.decided(0));
+            sink.set_tag(tag, chunk.decided_start(0));
             self.told = Some(tag);
         }
         sink.push(chunk);

@@ -88,7 +88,7 @@ pub use program::{FlagStyle, ProgramSpec, SubcommandSpec, program_spec};
 pub use trace::CommandTrace;
 pub use view::CommandView;
 
-use super::chunk::Chunk;
+use super::chunk::{Chunk, DecidedOffset};
 use expansion::Constants;
 use script::ScriptReader;
 
@@ -246,12 +246,11 @@ impl CommandReader {
             .push_element(chunk, &mut ReadContext { state, sink });
     }
 
-    /// Ends a word that is an element of an array. `end` is its end in the part, and `decided` the number of bytes
-    /// that had been delivered then.
-    pub fn end_word(&mut self, end: u64, decided: u64, sink: &mut impl CommandSink) {
+    /// Ends a word that is an element of an array, at its end in the part.
+    pub fn end_word(&mut self, end: DecidedOffset, sink: &mut impl CommandSink) {
         let state = &mut self.state;
-        state.now = state.now.max(decided).max(end);
-        state.at = end;
+        state.now = state.now.max(end.decided());
+        state.at = end.offset;
         self.script.end_element(&mut ReadContext { state, sink });
     }
 

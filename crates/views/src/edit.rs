@@ -26,7 +26,7 @@ mod hunk;
 mod lines;
 mod patch;
 
-use super::chunk::{Chunk, ChunkSink, RegionSet};
+use super::chunk::{Chunk, ChunkSink, DecidedOffset, RegionSet};
 use super::json::{ArgPath, RAW};
 use super::path::is_path_key;
 use emit::EditEmitter;
@@ -325,8 +325,8 @@ impl EditView {
     }
 
     /// Ends the value.
-    pub fn close(&mut self, end: u64, decided: u64, sink: &mut impl ChunkSink) {
-        let now = decided.max(end);
+    pub fn close(&mut self, end: DecidedOffset, sink: &mut impl ChunkSink) {
+        let now = end.decided();
         self.begin_value(now, sink);
         match self.role {
             ValueRole::Old | ValueRole::New => self.end_text(now, sink),

@@ -349,7 +349,7 @@ fn replace<'p>(
     let start = chunks.clone().map(|chunk| chunk.start(0)).min();
     let end = chunks.map(|chunk| chunk.end(chunk.bytes.len() - 1)).max();
     if let (Some(start), Some(end)) = (start, end) {
-        out(Chunk::replacement(folded.as_bytes(), start, end, decided));
+        out(Chunk::replacement(folded.as_bytes(), start..end, decided));
     }
 }
 

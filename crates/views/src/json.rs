@@ -17,8 +17,11 @@
 //! have grown to these bounds.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use memchr::memchr2;
+
+use super::chunk::DecidedOffset;
 
 /// The path of a haystack that is not an argument: the whole input, or the rest of malformed input.
 pub const RAW: &str = "$raw";
@@ -49,15 +52,14 @@ pub trait HaystackSink {
     /// Passes bytes that are verbatim in the part: `bytes[i]` at offset `at + i`, certain at once.
     fn run(&mut self, bytes: &[u8], at: u64);
 
-    /// Passes bytes that were buffered and replace `start..end`: one decoded character (1 to 4 bytes of UTF-8), one
+    /// Passes bytes that were buffered and replace the range `source`: one decoded character (1 to 4 bytes of UTF-8), one
     /// byte of an invalid escape, or one leading blank. `decided` is the number of bytes of the part that had been
-    /// delivered when this became certain. It exceeds `end` if only a later byte was conclusive, as for a lone
+    /// delivered when this became certain. It exceeds the end of `source` if only a later byte was conclusive, as for a lone
     /// surrogate.
-    fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64);
+    fn escape(&mut self, utf8: &[u8], source: Range<u64>, decided: u64);
 
-    /// Ends the haystack at `end`; `decided` is the number of bytes of the part that had been delivered when that
-    /// became certain (for a string: with its closing quote).
-    fn close(&mut self, end: u64, decided: u64);
+    /// Ends the haystack at `end`, which for a string is certain with its closing quote.
+    fn close(&mut self, end: DecidedOffset);
 }
 
 /// The path of a value: the keys and array indices that lead to it, such as `edits.0.new_text`.
@@ -392,11 +394,11 @@ impl JsonDecoder {
             JsonState::Start if !self.scratch.is_empty() => {
                 self.counters.raw += 1;
                 self.release_blanks(end, sink);
-                sink.close(end, end);
+                sink.close(DecidedOffset::at_once(end));
             }
             JsonState::Text => {
                 self.release_escape(end, sink);
-                sink.close(end, end);
+                sink.close(DecidedOffset::at_once(end));
             }
             JsonState::Key => {
                 let mut key = KeyText {
@@ -405,13 +407,15 @@ impl JsonDecoder {
                     sink,
                 };
                 self.release_escape(end, &mut key);
-                key.close(end, end);
+                key.close(DecidedOffset::at_once(end));
             }
             JsonState::Blanks => {
                 self.counters.raw += 1;
-                sink.close(end, end);
+                sink.close(DecidedOffset::at_once(end));
             }
-            JsonState::Number | JsonState::Keyword(_) | JsonState::Raw => sink.close(end, end),
+            JsonState::Number | JsonState::Keyword(_) | JsonState::Raw => {
+                sink.close(DecidedOffset::at_once(end))
+            }
             _ => {}
         }
         self.state = JsonState::Done;
@@ -454,7 +458,7 @@ impl JsonDecoder {
         if blanks > 0 {
             sink.run(&rest[..blanks], self.offset);
         } else if rest[0] == b'{' {
-            sink.close(self.offset, self.offset + 1);
+            sink.close(closed_by_next(self.offset));
             self.path.clear();
             return self.enter(JsonContainer::Object, sink);
         } else {
@@ -565,7 +569,7 @@ impl JsonDecoder {
             sink.run(&rest[..digits], self.offset);
         }
         if digits < rest.len() {
-            sink.close(end, end + 1);
+            sink.close(closed_by_next(end));
             self.state = JsonState::AfterValue;
         }
         digits
@@ -579,10 +583,10 @@ impl JsonDecoder {
         }
         self.state = JsonState::Keyword(&left[same..]);
         if same == left.len() {
-            sink.close(end, end);
+            sink.close(DecidedOffset::at_once(end));
             self.state = JsonState::AfterValue;
         } else if same < rest.len() {
-            sink.close(end, end + 1);
+            sink.close(closed_by_next(end));
             self.enter_raw(end, sink);
         }
         same
@@ -594,7 +598,7 @@ impl JsonDecoder {
             return used;
         }
         let end = self.offset + used as u64;
-        sink.close(end, end + 1);
+        sink.close(closed_by_next(end));
         self.state = JsonState::AfterValue;
         used + 1
     }
@@ -609,7 +613,7 @@ impl JsonDecoder {
         let (used, closed) = self.string(rest, &mut key);
         if closed {
             let end = self.offset + used as u64;
-            key.close(end, end + 1);
+            key.close(closed_by_next(end));
         }
         self.scratch = key.bytes;
         if !closed {
@@ -637,7 +641,7 @@ impl JsonDecoder {
             } else if rest[i] == b'"' {
                 return (i, true);
             } else if let Some(byte) = rest.get(i + 1).and_then(|&name| short_escape(name)) {
-                sink.escape(&[byte], at, at + 2, at + 2);
+                sink.escape(&[byte], at..at + 2, at + 2);
                 i += 2;
             } else {
                 self.hold(b'\\');
@@ -652,14 +656,14 @@ impl JsonDecoder {
     fn escaped(&mut self, byte: u8, at: u64, sink: &mut impl HaystackSink) -> bool {
         let place = usize::from(self.held_len) % (ESCAPE / 2);
         if self.holds_high_surrogate() && !fits_low(place, byte) {
-            self.release_high_surrogate(at, at + 1, sink);
+            self.release_high_surrogate(closed_by_next(at), sink);
         }
         if self.held_len == 0 {
             return false;
         }
         if let (1, Some(decoded)) = (place, short_escape(byte)) {
             self.held_len = 0;
-            sink.escape(&[decoded], at - 1, at + 1, at + 1);
+            sink.escape(&[decoded], at - 1..at + 1, at + 1);
             return true;
         }
         let fits = match place {
@@ -669,7 +673,7 @@ impl JsonDecoder {
             _ => byte.is_ascii_hexdigit(),
         };
         if !fits {
-            self.release_escape_bytes(at, at + 1, sink);
+            self.release_escape_bytes(closed_by_next(at), sink);
             return false;
         }
         self.hold(byte);
@@ -698,7 +702,7 @@ impl JsonDecoder {
         // A scalar that is not valid is a low surrogate without a high one.
         self.counters.lone_surrogates += u64::from(char::from_u32(scalar).is_none());
         let decoded = char::from_u32(scalar).unwrap_or(char::REPLACEMENT_CHARACTER);
-        sink.escape(decoded.encode_utf8(&mut [0; 4]).as_bytes(), start, end, end);
+        sink.escape(decoded.encode_utf8(&mut [0; 4]).as_bytes(), start..end, end);
     }
 
     #[inline]
@@ -713,33 +717,38 @@ impl JsonDecoder {
         usize::from(self.held_len) >= ESCAPE / 2
     }
 
-    /// Emits the buffered high surrogate as U+FFFD; `at` is the offset after the buffered bytes.
-    fn release_high_surrogate(&mut self, at: u64, decided: u64, sink: &mut impl HaystackSink) {
+    /// Emits the buffered high surrogate as U+FFFD; `at` is the end of the buffered bytes.
+    fn release_high_surrogate(&mut self, at: DecidedOffset, sink: &mut impl HaystackSink) {
         let half = ESCAPE / 2;
-        let start = at - u64::from(self.held_len);
+        let start = at.offset - u64::from(self.held_len);
         self.counters.lone_surrogates += 1;
         self.held.copy_within(half.., 0);
         self.held_len -= half as u8;
         let mut utf8 = [0; 4];
         let replacement = char::REPLACEMENT_CHARACTER.encode_utf8(&mut utf8);
-        sink.escape(replacement.as_bytes(), start, start + half as u64, decided);
+        sink.escape(
+            replacement.as_bytes(),
+            start..start + half as u64,
+            at.decided,
+        );
     }
 
-    /// Emits the bytes of an invalid escape; `at` is the offset after them.
-    fn release_escape_bytes(&mut self, at: u64, decided: u64, sink: &mut impl HaystackSink) {
+    /// Emits the bytes of an invalid escape; `at` is their end.
+    fn release_escape_bytes(&mut self, at: DecidedOffset, sink: &mut impl HaystackSink) {
         self.counters.malformed += 1;
         let held = &self.held[..usize::from(self.held_len)];
-        release(held, at - held.len() as u64, decided, sink);
+        release(held, at.offset - held.len() as u64, at.decided, sink);
         self.held_len = 0;
     }
 
     /// Emits an incomplete escape at the end of the part.
     fn release_escape(&mut self, end: u64, sink: &mut impl HaystackSink) {
+        let end = DecidedOffset::at_once(end);
         if self.holds_high_surrogate() {
-            self.release_high_surrogate(end, end, sink);
+            self.release_high_surrogate(end, sink);
         }
         if self.held_len > 0 {
-            self.release_escape_bytes(end, end, sink);
+            self.release_escape_bytes(end, sink);
         }
     }
 
@@ -798,25 +807,34 @@ impl<S: HaystackSink> HaystackSink for KeyText<'_, S> {
     }
 
     #[inline]
-    fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
+    fn escape(&mut self, utf8: &[u8], source: Range<u64>, decided: u64) {
         self.keep(utf8);
         if S::READS_KEYS {
-            self.sink.escape(utf8, start, end, decided);
+            self.sink.escape(utf8, source, decided);
         }
     }
 
     #[inline]
-    fn close(&mut self, end: u64, decided: u64) {
+    fn close(&mut self, end: DecidedOffset) {
         if S::READS_KEYS {
-            self.sink.close(end, decided);
+            self.sink.close(end);
         }
+    }
+}
+
+/// Returns an end that the byte after it makes certain.
+#[inline]
+fn closed_by_next(offset: u64) -> DecidedOffset {
+    DecidedOffset {
+        offset,
+        decided: offset + 1,
     }
 }
 
 /// Emits buffered bytes one by one, each at its own offset.
 fn release(held: &[u8], start: u64, decided: u64, sink: &mut impl HaystackSink) {
     for (byte, at) in held.iter().zip(start..) {
-        sink.escape(std::slice::from_ref(byte), at, at + 1, decided);
+        sink.escape(std::slice::from_ref(byte), at..at + 1, decided);
     }
 }
 

@@ -24,7 +24,7 @@
 //! # Example: the code of a Markdown text that arrives in two deltas
 //!
 //! ```
-//! use ttsr_views::chunk::{Chunk, ChunkSink, RegionSet, Tag};
+//! use ttsr_views::chunk::{Chunk, ChunkSink, DecidedOffset, RegionSet, Tag};
 //! use ttsr_views::markdown::MarkdownView;
 //!
 //! #[derive(Default)]
@@ -34,7 +34,7 @@
 //! }
 //!
 //! impl ChunkSink for Code {
-//!     fn set_tag(&mut self, tag: Tag, _at: u64, _decided: u64) {
+//!     fn set_tag(&mut self, tag: Tag, _: DecidedOffset) {
 //!         self.tag = tag;
 //!     }
 //!     fn push(&mut self, chunk: Chunk<'_>) {
@@ -43,7 +43,7 @@
 //!             self.found.extend(bytes.map(|(index, byte)| (chunk.start(index), *byte)));
 //!         }
 //!     }
-//!     fn cut(&mut self, _end: u64, _decided: u64) {}
+//!     fn cut(&mut self, _: DecidedOffset) {}
 //! }
 //!
 //! let mut view = MarkdownView::new();
@@ -53,7 +53,7 @@
 //!     view.push(Chunk::verbatim(delta.as_bytes(), end), &mut code);
 //!     end += delta.len() as u64;
 //! }
-//! view.cut(end, end, &mut code);
+//! view.cut(DecidedOffset::at_once(end), &mut code);
 //! assert_eq!(code.found, [(16, b'l'), (17, b's'), (18, b'\n')]);
 //! ```
 //!

@@ -41,7 +41,9 @@ mod span;
 
 use memchr::{memchr, memchr2};
 
-use super::chunk::{Chunk, ChunkBuffer, ChunkSink, Language, OffsetMap, RegionSet, Tag};
+use super::chunk::{
+    Chunk, ChunkBuffer, ChunkSink, DecidedOffset, Language, OffsetMap, RegionSet, Tag,
+};
 use line::{LinePhase, LineState, begins_nothing};
 use span::{CodeSpans, SpanTags};
 
@@ -246,18 +248,18 @@ impl MarkdownView {
     }
 
     /// Ends the text at `end`: emits the buffers and resets the state.
-    pub fn cut(&mut self, end: u64, decided: u64, sink: &mut impl ChunkSink) {
+    pub fn cut(&mut self, end: DecidedOffset, sink: &mut impl ChunkSink) {
         let mut last = self.last;
         let mut out = MarkdownEmitter {
             sink,
             last: &mut last,
         };
-        self.end_line(decided, &mut out);
-        self.end_leaf(decided, &mut out);
+        self.end_line(end.decided, &mut out);
+        self.end_leaf(end.decided, &mut out);
         self.containers.clear();
         self.line.clear();
         self.last = LastEmitted::default();
-        sink.cut(end, decided);
+        sink.cut(end);
     }
 
     /// Consumes the rest of a line whose kind is known.
@@ -382,13 +384,13 @@ impl BlankLines {
 struct Unemitted;
 
 impl ChunkSink for Unemitted {
-    fn set_tag(&mut self, tag: Tag, _: u64, _: u64) {
+    fn set_tag(&mut self, tag: Tag, _: DecidedOffset) {
         debug_assert!(false, "text that passes begins the region {tag:?}");
     }
 
     fn push(&mut self, _: Chunk<'_>) {}
 
-    fn cut(&mut self, _: u64, _: u64) {
+    fn cut(&mut self, _: DecidedOffset) {
         debug_assert!(false, "text that passes ends a region");
     }
 }
@@ -406,7 +408,7 @@ impl<S: ChunkSink> MarkdownEmitter<'_, S> {
             return;
         }
         if self.last.tag != Some(tag) {
-            self.sink.set_tag(tag, chunk.start(0), chunk.decided(0));
+            self.sink.set_tag(tag, chunk.decided_start(0));
         }
         *self.last = LastEmitted {
             tag: Some(tag),
@@ -464,7 +466,10 @@ impl<S: ChunkSink> MarkdownEmitter<'_, S> {
     #[inline]
     fn cut(&mut self, decided: u64) {
         if self.last.open {
-            self.sink.cut(self.last.end, decided.max(self.last.end));
+            self.sink.cut(DecidedOffset {
+                offset: self.last.end,
+                decided: decided.max(self.last.end),
+            });
             self.last.open = false;
         }
     }

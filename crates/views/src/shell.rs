@@ -34,7 +34,7 @@ mod unquoted;
 pub(crate) mod word;
 mod words;
 
-use super::chunk::{Chunk, ChunkBuffer, ChunkSink, OffsetMap};
+use super::chunk::{Chunk, ChunkBuffer, ChunkSink, DecidedOffset, OffsetMap};
 use super::json::{ArgPath, RAW};
 use command::SimpleCommand;
 use emit::QueuedCommand;
@@ -272,14 +272,18 @@ impl ShellView {
     }
 
     /// Ends the value.
-    pub fn close(&mut self, end: u64, decided: u64, sink: &mut impl ChunkSink) {
-        let now = decided.max(end);
+    pub fn close(&mut self, end: DecidedOffset, sink: &mut impl ChunkSink) {
+        let now = end.decided();
+        let end = DecidedOffset {
+            decided: now,
+            ..end
+        };
         self.begin_value(now, sink);
         match self.source {
-            ShellInput::Text => self.end_text(end, now, sink),
+            ShellInput::Text => self.end_text(end, sink),
             ShellInput::Word => {
-                self.begin_word(end);
-                self.end_word(end, now, sink);
+                self.begin_word(end.offset);
+                self.end_word(end, sink);
             }
             ShellInput::None => {}
         }
@@ -289,7 +293,7 @@ impl ShellView {
     /// Ends the part.
     pub fn finish(&mut self, end: u64, sink: &mut impl ChunkSink) {
         if self.source != ShellInput::None {
-            self.close(end, end, sink);
+            self.close(DecidedOffset::at_once(end), sink);
         }
         self.end_command(end, sink);
     }
@@ -331,7 +335,8 @@ impl ShellView {
     }
 
     /// Ends a text and every construct that is still open in it.
-    fn end_text(&mut self, end: u64, now: u64, sink: &mut impl ChunkSink) {
+    fn end_text(&mut self, end: DecidedOffset, sink: &mut impl ChunkSink) {
+        let now = end.decided;
         match self.pending {
             PendingToken::Operator => self.end_operator(now, sink),
             PendingToken::Escape(escape) => match escape.end() {
@@ -343,11 +348,11 @@ impl ShellView {
             _ => self.push_pending(now, sink),
         }
         while self.commands.len() > 1 {
-            self.end_word(end, now, sink);
+            self.end_word(end, sink);
             self.end_command(now, sink);
             self.commands.pop();
         }
-        self.end_word(end, now, sink);
+        self.end_word(end, sink);
         self.end_command(now, sink);
         self.frames.truncate(1);
         self.set_parens(0);

@@ -1,6 +1,6 @@
 //! Helpers of the views' tests: a sink that records every byte, and the cuts of a text.
 
-use super::chunk::{Chunk, ChunkSink, Tag};
+use super::chunk::{Chunk, ChunkSink, DecidedOffset, Tag};
 use ttsr_testing::{Random, skip};
 
 /// A call of a sink, split into bytes so that it does not depend on how the text was cut.
@@ -24,7 +24,11 @@ pub(super) struct Recorder {
 }
 
 impl ChunkSink for Recorder {
-    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
+    fn set_tag(&mut self, tag: Tag, at: DecidedOffset) {
+        let DecidedOffset {
+            offset: at,
+            decided,
+        } = at;
         self.tag = Some(tag);
         self.seen.push(Seen::Turn(tag, at, decided));
     }
@@ -43,7 +47,11 @@ impl ChunkSink for Recorder {
         }
     }
 
-    fn cut(&mut self, end: u64, decided: u64) {
+    fn cut(&mut self, end: DecidedOffset) {
+        let DecidedOffset {
+            offset: end,
+            decided,
+        } = end;
         self.seen.push(Seen::Cut(end, decided));
     }
 }

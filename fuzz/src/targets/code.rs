@@ -2,7 +2,7 @@
 //! `code-only` and `uncommented` is code, or the part of a comment or a string that belongs to them.
 
 use crate::seen::{Seen, pieces};
-use ttsr_views::chunk::{Language, RegionSet, Tag};
+use ttsr_views::chunk::{DecidedOffset, Language, RegionSet, Tag};
 use ttsr_views::code::CodeView;
 
 const LANGUAGES: [&str; 13] = [
@@ -24,11 +24,11 @@ pub fn run(data: &[u8]) {
     let end = text.len() as u64;
     let read = |size: usize| {
         let (mut code, mut seen) = (CodeView::default(), Seen::default());
-        code.set_tag(tag, 0, 0, &mut seen);
+        code.set_tag(tag, DecidedOffset::at_once(0), &mut seen);
         for piece in pieces(text, size) {
             code.push(piece, &mut seen);
         }
-        code.cut(end, end, &mut seen);
+        code.cut(DecidedOffset::at_once(end), &mut seen);
         seen
     };
     let whole = read(text.len().max(1));

@@ -2,6 +2,7 @@
 //! order, and only markers and indentation are left out.
 
 use crate::seen::{Seen, pieces};
+use ttsr_views::chunk::DecidedOffset;
 use ttsr_views::markdown::MarkdownView;
 
 /// Checks the property of this module on one input.
@@ -16,7 +17,7 @@ pub fn run(data: &[u8]) {
         for piece in pieces(text, size) {
             markdown.push(piece, &mut seen);
         }
-        markdown.cut(text.len() as u64, text.len() as u64, &mut seen);
+        markdown.cut(DecidedOffset::at_once(text.len() as u64), &mut seen);
         seen
     };
     let whole = read(text.len().max(1));

@@ -30,6 +30,7 @@ use crate::program::{
 use crate::stream::state::{CallResults, QueuedMatch, RecordedMatch, SharedState, StreamState};
 use crate::verdict::{Hit, PartId, RuleId};
 use ttsr_automata::MatchEvent;
+use ttsr_views::chunk::DecidedOffset;
 use ttsr_views::detect::Detection;
 use ttsr_views::json::ArgPath;
 
@@ -57,15 +58,6 @@ impl<'a> HaystackScope<'a> {
     pub(super) fn from_arg(arg: Option<&'a ArgPath>) -> HaystackScope<'a> {
         HaystackScope { arg, file: None }
     }
-}
-
-/// The end of a match or of a haystack.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TextEnd {
-    /// Offset in the part as delivered.
-    pub(super) offset: u64,
-    /// Number of bytes of the part that were delivered when the end was certain.
-    pub(super) decided: u64,
 }
 
 /// Admits the matches of one part, for the time of one call.
@@ -100,7 +92,7 @@ impl Admission<'_> {
         view: &ViewRules,
         scope: HaystackScope<'_>,
         event: &MatchEvent,
-        end: TextEnd,
+        end: DecidedOffset,
         match_context: impl FnOnce() -> MatchContext,
     ) {
         let pattern = &view.patterns[event.pattern.index()];
@@ -153,7 +145,7 @@ impl Admission<'_> {
         found: Detection,
         match_context: Option<MatchContext>,
     ) {
-        let end = TextEnd {
+        let end = DecidedOffset {
             offset: found.end,
             decided: found.decided.max(found.end),
         };
@@ -178,7 +170,12 @@ impl Admission<'_> {
     }
 
     /// Returns the hit of a rule at that end.
-    pub(super) fn hit(&mut self, rule: RuleId, scope: HaystackScope<'_>, end: TextEnd) -> Hit {
+    pub(super) fn hit(
+        &mut self,
+        rule: RuleId,
+        scope: HaystackScope<'_>,
+        end: DecidedOffset,
+    ) -> Hit {
         Hit {
             rule,
             part: self.context.part,
@@ -263,7 +260,12 @@ impl Admission<'_> {
 
     /// Returns true if a match of the rule at `end` may become its hit: the rule is not known to be out of scope, and
     /// it has no hit in this part, or one of this call that is later.
-    pub(super) fn can_hit(&self, rule: RuleId, scope: HaystackScope<'_>, end: TextEnd) -> bool {
+    pub(super) fn can_hit(
+        &self,
+        rule: RuleId,
+        scope: HaystackScope<'_>,
+        end: DecidedOffset,
+    ) -> bool {
         let is_later = |index: usize| self.results.hits[index].is_after(end.offset, end.decided);
         self.is_in_scope(rule, scope)
             && (!self.scope.has_hit(rule)

@@ -9,7 +9,7 @@ mod written;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::admit::{Admission, HaystackScope, TextEnd};
+use super::admit::{Admission, HaystackScope};
 use super::condition::{FullMatch, TextPosition};
 use super::haystack::MatchContext;
 use crate::program::{
@@ -17,7 +17,7 @@ use crate::program::{
     ProgressState,
 };
 use crate::stream::Counters;
-use ttsr_views::chunk::Chunk;
+use ttsr_views::chunk::{Chunk, DecidedOffset};
 use ttsr_views::command::{
     CommandEvent, CommandId, CommandLimits, CommandSink, CommandView, CommandWord, ParentCommand,
     ParentRelation, WordRole, files, normalize_path,
@@ -99,12 +99,10 @@ impl CallCommandReader {
         &mut self,
         admission: &mut Admission<'_>,
         arg: Option<&ArgPath>,
-        end: TextEnd,
+        end: DecidedOffset,
     ) {
-        self.enter(admission, arg, end.decided.max(end.offset));
-        self.with_view(admission, |view, sink| {
-            view.close(end.offset, end.decided, sink);
-        });
+        self.enter(admission, arg, end.decided());
+        self.with_view(admission, |view, sink| view.close(end, sink));
     }
 
     /// Ends the part, which has `end` bytes.
@@ -268,7 +266,7 @@ impl CommandMatcher<'_, '_> {
         if !self.admission.is_in_scope(owner.rule, self.scope) {
             return;
         }
-        let end = TextEnd {
+        let end = DecidedOffset {
             offset: end,
             decided: decided.max(end),
         };

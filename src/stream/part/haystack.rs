@@ -8,7 +8,7 @@ mod exceptions;
 mod first_end;
 mod full_match;
 
-use super::admit::{Admission, HaystackScope, TextEnd};
+use super::admit::{Admission, HaystackScope};
 use super::condition;
 use super::deferred::{MemberList, SteppedText};
 use crate::program::ViewRules;
@@ -18,7 +18,7 @@ pub(super) use first_end::FirstEndReader;
 use full_match::{FullMatchInput, FullMatchReader};
 use ttsr_automata::product::IdleGroup;
 use ttsr_automata::{Cursor, SHORT, is_short};
-use ttsr_views::chunk::Chunk;
+use ttsr_views::chunk::{Chunk, DecidedOffset};
 
 /// Returns a short delta padded with zeros.
 #[inline]
@@ -168,7 +168,7 @@ impl HaystackReader {
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        end: TextEnd,
+        end: DecidedOffset,
     ) {
         if !view.patterns.is_empty() {
             self.first_end.finish(view, admission, scope, end);

@@ -1,6 +1,8 @@
 //! Tool input: decodes a JSON object and reads each of its keys and values as a haystack.
 
-use super::admit::{Admission, HaystackScope, TextEnd};
+use std::ops::Range;
+
+use super::admit::{Admission, HaystackScope};
 use super::haystack::HaystackReader;
 use super::limits::PartLimits;
 use super::views::Views;
@@ -9,7 +11,7 @@ use crate::program::ChannelRules;
 use crate::rule::Channel;
 use crate::stream::Counters;
 use crate::verdict::Source;
-use ttsr_views::chunk::Chunk;
+use ttsr_views::chunk::{Chunk, DecidedOffset};
 use ttsr_views::json::{ArgPath, HaystackSink, JsonDecoder, is_text};
 use ttsr_views::path::{is_path_key, normalise};
 
@@ -183,21 +185,17 @@ impl HaystackSink for ValueSink<'_, '_> {
         self.push(Chunk::verbatim(bytes, at));
     }
 
-    fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
+    fn escape(&mut self, utf8: &[u8], source: Range<u64>, decided: u64) {
         self.keep_path(utf8);
-        self.push(Chunk::replacement(utf8, start, end, decided));
+        self.push(Chunk::replacement(utf8, source, decided));
     }
 
-    fn close(&mut self, end: u64, decided: u64) {
+    fn close(&mut self, end: DecidedOffset) {
         let ValueSink {
             admission, value, ..
         } = self;
         let view = &admission.context.rules.raw;
         let scope = HaystackScope::from_arg(Some(&value.arg));
-        let end = TextEnd {
-            offset: end,
-            decided,
-        };
         value.reader.finish(view, admission, scope, end);
         if let Some(views) = &mut self.views {
             views.close(admission, Some(&value.arg), end);
@@ -213,7 +211,7 @@ impl HaystackSink for ValueSink<'_, '_> {
             admission.scope.paths.push(path.into_boxed_str());
             admission
                 .scope
-                .resolve_pending(program, decided, admission.results, admission.state);
+                .resolve_pending(program, end.decided, admission.results, admission.state);
         }
     }
 }

@@ -22,7 +22,7 @@
 
 use std::sync::Arc;
 
-use super::admit::{Admission, HaystackScope, TextEnd};
+use super::admit::{Admission, HaystackScope};
 #[cfg(feature = "ast")]
 use super::ast::CodeTrees;
 use super::commands::CallCommandReader;
@@ -33,7 +33,7 @@ use crate::program::{ChannelRules, ViewRules, ViewSource};
 use crate::rule::Channel;
 use crate::stream::Counters;
 use code::{CodeReader, CodeTagger};
-use ttsr_views::chunk::{Chunk, ChunkSink, Tag};
+use ttsr_views::chunk::{Chunk, ChunkSink, DecidedOffset, Tag};
 use ttsr_views::edit::{EditLimits, EditView};
 use ttsr_views::fold::FoldView;
 use ttsr_views::json::ArgPath;
@@ -284,7 +284,7 @@ impl Views {
         &mut self,
         admission: &mut Admission<'_>,
         arg: Option<&ArgPath>,
-        end: TextEnd,
+        end: DecidedOffset,
     ) {
         let scope = HaystackScope::from_arg(arg);
         let rules = admission.context.rules;
@@ -299,22 +299,19 @@ impl Views {
         if arg.is_some_and(ArgPath::is_key) {
             return;
         }
-        let TextEnd { offset, decided } = end;
-        self.with_markdown(admission, |markdown, sink| {
-            markdown.cut(offset, decided, sink);
-        });
-        self.with_edits(admission, |edits, sink| edits.close(offset, decided, sink));
+        self.with_markdown(admission, |markdown, sink| markdown.cut(end, sink));
+        self.with_edits(admission, |edits, sink| edits.close(end, sink));
         if let Some(commands) = &mut self.commands {
             commands.close(admission, arg, end);
         }
-        self.enter_command(admission, arg, decided.max(offset));
-        self.with_shell(admission, |shell, sink| shell.close(offset, decided, sink));
+        self.enter_command(admission, arg, end.decided());
+        self.with_shell(admission, |shell, sink| shell.close(end, sink));
     }
 
     /// Ends the part, which has `end` bytes.
     pub(super) fn finish(&mut self, admission: &mut Admission<'_>, end: u64) {
         // The views end first, because each may hold text back that the readers have not read.
-        self.with_markdown(admission, |_, sink| sink.cut(end, end));
+        self.with_markdown(admission, |_, sink| sink.cut(DecidedOffset::at_once(end)));
         self.with_edits(admission, |edits, sink| edits.finish(end, sink));
         self.with_shell(admission, |shell, sink| shell.finish(end, sink));
         if let Some(commands) = &mut self.commands {
@@ -332,7 +329,7 @@ impl Views {
                 Some(ViewSource::Shell) => self.command.as_ref(),
                 _ => None,
             };
-            let last = TextEnd {
+            let last = DecidedOffset {
                 offset: reader.end,
                 decided: end,
             };
@@ -527,7 +524,7 @@ impl ViewReader {
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        end: TextEnd,
+        end: DecidedOffset,
     ) {
         let is_open = std::mem::take(&mut self.is_open);
         let ViewReader { reader, fold, .. } = self;
@@ -622,7 +619,8 @@ impl<'j> ViewFanout<'_, 'j> {
 }
 
 impl ChunkSink for ViewFanout<'_, '_> {
-    fn set_tag(&mut self, tag: Tag, _at: u64, decided: u64) {
+    fn set_tag(&mut self, tag: Tag, at: DecidedOffset) {
+        let decided = at.decided;
         #[cfg(feature = "ast")]
         self.with_trees(|trees, admission, scope| {
             trees.enter_region(tag, admission, scope, decided);
@@ -633,7 +631,7 @@ impl ChunkSink for ViewFanout<'_, '_> {
         self.for_each_reader(|reader, view, admission, scope| {
             reader.accepts_tag = view.key.accepts_tag(tag);
             if !reader.accepts_tag && !view.key.continues_in(tag) {
-                let end = TextEnd {
+                let end = DecidedOffset {
                     offset: reader.end,
                     decided: decided.max(reader.end),
                 };
@@ -655,16 +653,16 @@ impl ChunkSink for ViewFanout<'_, '_> {
         self.for_each_detector(|detector, admission, scope| detector.push(admission, scope, chunk));
     }
 
-    fn cut(&mut self, end: u64, decided: u64) {
-        let decided = decided.max(end);
+    fn cut(&mut self, end: DecidedOffset) {
+        let decided = end.decided();
         #[cfg(feature = "ast")]
         self.with_trees(|trees, admission, scope| trees.cut(admission, scope, decided));
         self.for_each_detector(|detector, admission, scope| {
             detector.cut(admission, scope, decided);
         });
         self.for_each_reader(|reader, view, admission, scope| {
-            let end = TextEnd {
-                offset: reader.end.min(end),
+            let end = DecidedOffset {
+                offset: reader.end.min(end.offset),
                 decided,
             };
             reader.finish(view, admission, scope, end);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tree_sitter::{Node, Parser};
-use ttsr_views::chunk::{Chunk, ChunkSink, Language, RegionSet, Tag};
+use ttsr_views::chunk::{Chunk, ChunkSink, DecidedOffset, Language, RegionSet, Tag};
 use ttsr_views::code::CodeView;
 
 /// Maximum number of differing files per thousand. The module documentation of the view lists the known differences.
@@ -186,7 +186,7 @@ fn printable(text: &[u8]) -> String {
 struct Letters(Vec<u8>, u8);
 
 impl ChunkSink for Letters {
-    fn set_tag(&mut self, tag: Tag, _: u64, _: u64) {
+    fn set_tag(&mut self, tag: Tag, _: DecidedOffset) {
         self.1 = match tag.regions {
             regions if regions.contains(RegionSet::COMMENT) => b'c',
             regions if regions.contains(RegionSet::STRING) => b's',
@@ -198,7 +198,7 @@ impl ChunkSink for Letters {
         self.0.extend(piece.bytes.iter().map(|_| self.1));
     }
 
-    fn cut(&mut self, _: u64, _: u64) {}
+    fn cut(&mut self, _: DecidedOffset) {}
 }
 
 fn ours(name: &str, text: &[u8]) -> Vec<u8> {
@@ -207,11 +207,11 @@ fn ours(name: &str, text: &[u8]) -> Vec<u8> {
         language: Language::new(name),
         ..Tag::default()
     };
-    code.set_tag(tag, 0, 0, &mut letters);
+    code.set_tag(tag, DecidedOffset::at_once(0), &mut letters);
     if !text.is_empty() {
         code.push(Chunk::verbatim(text, 0), &mut letters);
     }
-    code.cut(text.len() as u64, text.len() as u64, &mut letters);
+    code.cut(DecidedOffset::at_once(text.len() as u64), &mut letters);
     letters.0
 }
 

@@ -1,6 +1,6 @@
 //! Code whose language becomes known after it.
 
-use super::super::chunk::{Chunk, ChunkBuffer, ChunkSink, Language, Tag};
+use super::super::chunk::{Chunk, ChunkBuffer, ChunkSink, DecidedOffset, Language, Tag};
 
 /// The output of a view that waits for its language.
 ///
@@ -64,23 +64,26 @@ impl LateCode {
     pub fn emit(&mut self, language: Language, now: u64, sink: &mut impl ChunkSink) {
         let ends = self.runs.iter().skip(1).map(|run| run.from);
         let ends = ends.chain([self.buffer.bytes().len()]);
-        let mut end = 0;
+        let mut end = DecidedOffset {
+            offset: 0,
+            decided: now,
+        };
         for (run, to) in self.runs.iter().zip(ends) {
             if run.is_cut {
-                sink.cut(end, now);
+                sink.cut(end);
             }
             let tag = Tag {
                 language: Some(language),
                 ..run.tag
             };
-            sink.set_tag(tag, end, now);
+            sink.set_tag(tag, end);
             for chunk in self.buffer.chunks(run.from..to) {
-                end = chunk.end(chunk.bytes.len() - 1);
+                end.offset = chunk.end(chunk.bytes.len() - 1);
                 sink.push(chunk.decided_no_earlier(now));
             }
         }
         if !self.runs.is_empty() {
-            sink.cut(end, now);
+            sink.cut(end);
         }
         self.clear();
     }

@@ -16,7 +16,7 @@ fn tag(language: &str) -> Tag {
 
 fn read(language: &str, deltas: &[&[u8]]) -> Vec<Seen> {
     let (mut code, mut recorder) = (CodeView::default(), Recorder::default());
-    code.set_tag(tag(language), 0, 0, &mut recorder);
+    code.set_tag(tag(language), DecidedOffset::at_once(0), &mut recorder);
     let mut at = 0;
     for delta in deltas {
         if !delta.is_empty() {
@@ -24,7 +24,7 @@ fn read(language: &str, deltas: &[&[u8]]) -> Vec<Seen> {
         }
         at += delta.len() as u64;
     }
-    code.cut(at, at, &mut recorder);
+    code.cut(DecidedOffset::at_once(at), &mut recorder);
     recorder.seen
 }
 
@@ -460,18 +460,18 @@ fn a_comment_goes_on_where_the_tag_turns_and_ends_where_the_text_is_cut() {
         regions: RegionSet::ADDED,
         ..tag("rs")
     };
-    code.set_tag(tag("rs"), 0, 0, &mut recorder);
+    code.set_tag(tag("rs"), DecidedOffset::at_once(0), &mut recorder);
     code.push(Chunk::verbatim(b"/* a", 0), &mut recorder);
-    code.set_tag(added, 4, 4, &mut recorder);
+    code.set_tag(added, DecidedOffset::at_once(4), &mut recorder);
     code.push(Chunk::verbatim(b"b */ /", 4), &mut recorder);
-    code.cut(10, 10, &mut recorder);
+    code.cut(DecidedOffset::at_once(10), &mut recorder);
     code.push(Chunk::verbatim(b"/ \"c", 10), &mut recorder);
-    code.cut(14, 14, &mut recorder);
+    code.cut(DecidedOffset::at_once(14), &mut recorder);
     code.push(Chunk::verbatim(b"d /", 14), &mut recorder);
     // Buffered bytes do not form a comment with bytes under another tag.
-    code.set_tag(tag("rs"), 17, 17, &mut recorder);
+    code.set_tag(tag("rs"), DecidedOffset::at_once(17), &mut recorder);
     code.push(Chunk::verbatim(b"/ \"e", 17), &mut recorder);
-    code.set_tag(tag("none"), 21, 21, &mut recorder);
+    code.set_tag(tag("none"), DecidedOffset::at_once(21), &mut recorder);
     code.push(Chunk::verbatim(b"// f", 21), &mut recorder);
     let with = |regions: RegionSet, text: &str| (regions.0, text.to_owned());
     let all = RegionSet::CODE_ONLY | RegionSet::UNCOMMENTED;

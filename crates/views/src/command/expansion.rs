@@ -158,7 +158,7 @@ impl ScriptReader {
         }
         let most = cx.state.limits.word;
         let word = &mut self.list().word;
-        word.begin(start, end);
+        word.begin(start..end);
         word.end_literal();
         word.traits.insert(WordTraits::CONSTANT);
         let fits = word.push(value, OffsetMap::Replacement { start, end }, most);

@@ -187,7 +187,7 @@ impl ScriptReader {
         let mut bytes = std::mem::take(&mut self.token_bytes);
         for chunk in bytes.chunks(0) {
             let (start, end) = (chunk.start(0), chunk.end(chunk.bytes.len() - 1));
-            self.push_text(chunk.bytes, chunk.offsets, start, end, cx);
+            self.push_text(chunk.bytes, chunk.offsets, start..end, cx);
         }
         bytes.clear();
         self.token_bytes = bytes;
@@ -296,7 +296,7 @@ impl ScriptReader {
         };
         self.token_bytes.clear();
         let list = self.list();
-        list.word.begin(start, byte.end);
+        list.word.begin(start..byte.end);
         list.word.mark_quoted();
         self.enter(context, cx);
     }
@@ -349,7 +349,7 @@ impl ScriptReader {
         self.token_bytes.clear();
         let list = self.list();
         if !list.discards() {
-            list.word.begin(start, byte.end);
+            list.word.begin(start..byte.end);
             list.word.mark_quoted();
         }
         let byte = match (self.syntax, byte.byte) {
@@ -403,7 +403,7 @@ impl ScriptReader {
     fn push_escape<S: CommandSink>(&mut self, text: &[u8], end: u64, cx: &mut ReadContext<'_, S>) {
         let start = self.token_start;
         self.token_bytes.clear();
-        self.push_text(text, OffsetMap::Replacement { start, end }, start, end, cx);
+        self.push_text(text, OffsetMap::Replacement { start, end }, start..end, cx);
     }
 
     // ---- Expansions ----
@@ -721,7 +721,7 @@ impl ScriptReader {
         if byte.byte == b'(' && matches!(operator, "<" | ">") {
             self.begin_token(LexToken::None, byte);
             let start = self.token_start;
-            self.list().word.begin(start, byte.end);
+            self.list().word.begin(start..byte.end);
             self.open_list(false, cx);
             // The command inside `>( … )` reads the output of the one around it.
             if operator == ">" && self.skipped == 0 {
@@ -765,7 +765,7 @@ impl ScriptReader {
         } else if self.syntax == ShellSyntax::PowerShell {
             // A subexpression, whose output is an argument.
             self.begin_token(LexToken::None, byte);
-            self.list().word.begin(byte.start, byte.end);
+            self.list().word.begin(byte.start..byte.end);
             self.open_list(false, cx);
         } else if self.list().begins_command() || self.list().begins_loop() {
             self.begin_token(LexToken::OpenParen, byte);

@@ -1,7 +1,7 @@
 //! Input that is not JSON, but nearly: an object in the syntax of Python or JavaScript, or a further document after the
 //! first. Many hosts read it in spite of its mistakes and run the command in it.
 
-use super::super::chunk::{Chunk, ChunkBuffer};
+use super::super::chunk::{Chunk, ChunkBuffer, DecidedOffset};
 use super::super::shell::word::{AnsiEscape, EscapeStep};
 use super::super::shell::{TEXT_KEYS, TEXT_LIST_KEY, WORD_KEYS};
 use super::{CommandReader, CommandSink};
@@ -83,25 +83,24 @@ impl LooseInput {
         }
     }
 
-    /// Ends the input at the offset `end`, when `decided` bytes of the part were delivered.
+    /// Ends the input.
     pub(super) fn finish(
         &mut self,
-        end: u64,
-        decided: u64,
+        end: DecidedOffset,
         reader: &mut CommandReader,
         sink: &mut impl CommandSink,
     ) {
         if let LooseInput::Unknown(_) = self {
-            self.decide(false, decided, reader, sink);
+            self.decide(false, end.decided, reader, sink);
         }
-        reader.advance(decided);
+        reader.advance(end.decided);
         match std::mem::take(self) {
             LooseInput::None => {}
             LooseInput::Object(mut object) => {
                 if object.string.is_some() {
-                    object.end_string(end, decided, reader, sink);
+                    object.end_string(end, reader, sink);
                 }
-                object.end_list(decided, reader, sink);
+                object.end_list(end.decided, reader, sink);
             }
             LooseInput::Shell | LooseInput::Unknown(_) => reader.finish(sink),
         }
@@ -237,7 +236,7 @@ impl LooseObject {
             };
             if let Some((utf8, len)) = decoded {
                 let end = if is_complete { end } else { start };
-                let text = Chunk::replacement(&utf8[..len], from, end, decided);
+                let text = Chunk::replacement(&utf8[..len], from..end, decided);
                 self.push_text(string.role, text, reader, sink);
             }
             self.string = Some(string);
@@ -247,7 +246,13 @@ impl LooseObject {
         }
         match byte {
             b'\\' => string.escape = Some((AnsiEscape::default(), start)),
-            _ if byte == string.quote => return self.end_string(end, decided, reader, sink),
+            _ if byte == string.quote => {
+                let end = DecidedOffset {
+                    offset: end,
+                    decided,
+                };
+                return self.end_string(end, reader, sink);
+            }
             _ => self.push_text(string.role, chunk, reader, sink),
         }
         self.string = Some(string);
@@ -270,17 +275,16 @@ impl LooseObject {
 
     fn end_string(
         &mut self,
-        end: u64,
-        decided: u64,
+        end: DecidedOffset,
         reader: &mut CommandReader,
         sink: &mut impl CommandSink,
     ) {
         match self.string.take().map(|string| string.role) {
             Some(StringRole::Script) => {
-                reader.advance(decided);
+                reader.advance(end.decided);
                 reader.finish(sink);
             }
-            Some(StringRole::Word) => reader.end_word(end, decided, sink),
+            Some(StringRole::Word) => reader.end_word(end, sink),
             _ => {}
         }
     }
@@ -322,7 +326,7 @@ mod tests {
             view.push(&Chunk::verbatim(delta, at), &mut sink);
             at += delta.len() as u64;
         }
-        view.close(at, at, &mut sink);
+        view.close(DecidedOffset::at_once(at), &mut sink);
         view.finish(at, &mut sink);
         sink
     }

@@ -1,5 +1,7 @@
 //! The reader of one script: its open contexts, lists and here-documents.
 
+use std::ops::Range;
+
 use super::super::chunk::{Chunk, OffsetMap};
 use super::body::HereDocument;
 use super::event::{CommandId, CommandSink, ParentCommand, ParentRelation};
@@ -83,7 +85,7 @@ impl ScriptReader {
                 cx.state.now = cx.state.now.max(chunk.decided(last));
                 cx.state.at = chunk.end(last);
                 let (start, end) = (chunk.start(at), chunk.end(last));
-                self.push_run(&chunk.bytes[at..at + run], start, end, cx);
+                self.push_run(&chunk.bytes[at..at + run], start..end, cx);
                 at += run;
                 continue;
             }
@@ -120,8 +122,7 @@ impl ScriptReader {
     pub(super) fn push_run<S: CommandSink>(
         &mut self,
         bytes: &[u8],
-        start: u64,
-        end: u64,
+        source: Range<u64>,
         cx: &mut ReadContext<'_, S>,
     ) {
         let most = cx.state.limits.word;
@@ -129,7 +130,8 @@ impl ScriptReader {
         if list.discards() {
             return;
         }
-        list.word.begin(start, end);
+        let start = source.start;
+        list.word.begin(source);
         let fits = list.word.push(bytes, OffsetMap::Verbatim(start), most);
         cx.counters().long_words += u64::from(!fits);
     }
@@ -140,15 +142,14 @@ impl ScriptReader {
         byte: InputByte,
         cx: &mut ReadContext<'_, S>,
     ) {
-        self.push_text(&[byte.byte], byte.offsets(), byte.start, byte.end, cx);
+        self.push_text(&[byte.byte], byte.offsets(), byte.start..byte.end, cx);
     }
 
     pub(super) fn push_text<S: CommandSink>(
         &mut self,
         bytes: &[u8],
         offsets: OffsetMap,
-        start: u64,
-        end: u64,
+        source: Range<u64>,
         cx: &mut ReadContext<'_, S>,
     ) {
         let most = cx.state.limits.word;
@@ -156,7 +157,7 @@ impl ScriptReader {
         if list.discards() {
             return;
         }
-        list.word.begin(start, end);
+        list.word.begin(source);
         let fits = list.word.push(bytes, offsets, most);
         cx.counters().long_words += u64::from(!fits);
     }
@@ -172,7 +173,7 @@ impl ScriptReader {
             cx.state.at = chunk.end(index);
             let (start, end) = (chunk.start(index), chunk.end(index));
             let list = self.list();
-            list.word.begin(start, end);
+            list.word.begin(start..end);
             list.word.mark_quoted();
             self.push_byte(InputByte { byte, start, end }, cx);
         }
@@ -181,7 +182,7 @@ impl ScriptReader {
     pub(super) fn end_element<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
         let at = cx.state.at;
         let list = self.list();
-        list.word.begin(at, at);
+        list.word.begin(at..at);
         list.word.mark_quoted();
         self.end_word(cx);
     }

@@ -226,7 +226,7 @@ impl ScriptReader {
                 let keeps = |text: &Vec<u8>| !text.is_empty() || word.traits.quoted();
                 for text in words.into_iter().filter(keeps) {
                     let expanded = WordBuffer {
-                        text: MappedText::replacement(&text, word.span.start, word.span.end),
+                        text: MappedText::replacement(&text, word.span.clone()),
                         literal: Some(0),
                         ..word.clone()
                     };

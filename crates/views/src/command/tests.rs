@@ -473,7 +473,11 @@ fn an_array_of_words_is_one_command_whose_words_are_not_expanded() {
             reader.push_word(&Chunk::verbatim(&[byte], at), &mut trace);
         }
         let end = at + word.len() as u64;
-        reader.end_word(end, end + 1, &mut trace);
+        let end = DecidedOffset {
+            offset: end,
+            decided: end + 1,
+        };
+        reader.end_word(end, &mut trace);
     }
     reader.finish(&mut trace);
     assert_eq!(

@@ -1,5 +1,7 @@
 //! A bounded text with the offsets of its bytes in the part.
 
+use std::ops::Range;
+
 use super::super::chunk::{Chunk, OffsetMap};
 
 /// A text whose bytes keep their offsets, as runs.
@@ -11,9 +13,10 @@ pub(super) struct MappedText {
 }
 
 impl MappedText {
-    /// Returns the text that replaces `start..end` of the part.
-    pub(super) fn replacement(bytes: &[u8], start: u64, end: u64) -> MappedText {
+    /// Returns the text that replaces the range `source` of the part.
+    pub(super) fn replacement(bytes: &[u8], source: Range<u64>) -> MappedText {
         let mut text = MappedText::default();
+        let Range { start, end } = source;
         text.push(bytes, OffsetMap::Replacement { start, end });
         text
     }

@@ -1,6 +1,6 @@
 //! The commands of tool calls: a reader that knows which arguments are shell text.
 
-use super::super::chunk::{Chunk, ChunkBuffer};
+use super::super::chunk::{Chunk, ChunkBuffer, DecidedOffset};
 use super::super::json::ArgPath;
 use super::super::shell::ShellInput;
 use super::loose::LooseInput;
@@ -88,13 +88,17 @@ impl CommandView {
         }
     }
 
-    /// Ends the value at the offset `end`. `decided` is the number of bytes of the part that were delivered then.
-    pub fn close(&mut self, end: u64, decided: u64, sink: &mut impl CommandSink) {
-        let now = decided.max(end);
+    /// Ends the value.
+    pub fn close(&mut self, end: DecidedOffset, sink: &mut impl CommandSink) {
+        let now = end.decided();
+        let end = DecidedOffset {
+            decided: now,
+            ..end
+        };
         self.begin_value(now, sink);
         match std::mem::replace(&mut self.input, ShellInput::None) {
             ShellInput::Text if self.loose.is_some() => {
-                self.loose.finish(end, now, &mut self.reader, sink);
+                self.loose.finish(end, &mut self.reader, sink);
             }
             ShellInput::Text => {
                 self.reader.advance(now);
@@ -102,7 +106,7 @@ impl CommandView {
             }
             ShellInput::Word => {
                 self.is_in_array = true;
-                self.reader.end_word(end, now, sink);
+                self.reader.end_word(end, sink);
             }
             ShellInput::None => {}
         }
@@ -111,7 +115,7 @@ impl CommandView {
     /// Ends the part, which has `end` bytes.
     pub fn finish(&mut self, end: u64, sink: &mut impl CommandSink) {
         if self.input != ShellInput::None {
-            self.close(end, end, sink);
+            self.close(DecidedOffset::at_once(end), sink);
         }
         self.end_array(end, sink);
     }

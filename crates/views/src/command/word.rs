@@ -70,12 +70,12 @@ impl WordBuffer {
     }
 
     #[inline]
-    pub(super) fn begin(&mut self, start: u64, end: u64) {
+    pub(super) fn begin(&mut self, source: Range<u64>) {
         if !self.begun {
             self.begun = true;
-            self.span.start = start;
+            self.span.start = source.start;
         }
-        self.span.end = end;
+        self.span.end = source.end;
     }
 
     /// Appends a run of bytes at consecutive offsets. Returns false if the word has just become too long.

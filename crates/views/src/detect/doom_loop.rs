@@ -8,9 +8,11 @@
 //! be saved with a session.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::chunk::DecidedOffset;
 use crate::json::{ArgPath, HaystackSink, JsonDecoder};
 
 /// The number of calls that are kept: the longest cycle.
@@ -155,11 +157,11 @@ impl HaystackSink for ArgumentHasher {
         self.value = extend(self.value, bytes);
     }
 
-    fn escape(&mut self, utf8: &[u8], _: u64, _: u64, _: u64) {
+    fn escape(&mut self, utf8: &[u8], _: Range<u64>, _: u64) {
         self.value = extend(self.value, utf8);
     }
 
-    fn close(&mut self, _: u64, _: u64) {
+    fn close(&mut self, _: DecidedOffset) {
         let is_full = self.list.len() >= ARGUMENTS;
         match self.list.last_mut() {
             Some(last) if is_full => {

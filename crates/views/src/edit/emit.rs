@@ -1,6 +1,6 @@
 //! Output: consecutive lines with the same regions are joined to one haystack.
 
-use super::super::chunk::{Chunk, ChunkSink, Language, OffsetMap, RegionSet, Tag};
+use super::super::chunk::{Chunk, ChunkSink, DecidedOffset, Language, OffsetMap, RegionSet, Tag};
 use super::EditCounters;
 
 /// The state of the output.
@@ -65,7 +65,7 @@ impl EditEmitter {
         };
         if self.tag != Some(tag) {
             self.tag = Some(tag);
-            sink.set_tag(tag, chunk.start(0), chunk.decided(0));
+            sink.set_tag(tag, chunk.decided_start(0));
         }
         self.unnamed |= self.file.is_empty();
         self.end = chunk.end(chunk.bytes.len() - 1);
@@ -111,7 +111,10 @@ impl EditEmitter {
     /// Ends every haystack.
     pub(super) fn cut(&mut self, now: u64, sink: &mut impl ChunkSink) {
         if self.tag.take().is_some() {
-            sink.cut(self.end, now);
+            sink.cut(DecidedOffset {
+                offset: self.end,
+                decided: now,
+            });
         }
         self.newline = None;
     }

@@ -2,11 +2,12 @@
 //! and assembles the haystacks of each region with their files.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::*;
-use crate::chunk::Tag;
+use crate::chunk::{DecidedOffset, Tag};
 use crate::json::{HaystackSink, JsonDecoder};
 use ttsr_testing::{Random, scale, skip};
 
@@ -38,7 +39,11 @@ impl Recorder {
 }
 
 impl ChunkSink for Recorder {
-    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
+    fn set_tag(&mut self, tag: Tag, at: DecidedOffset) {
+        let DecidedOffset {
+            offset: at,
+            decided,
+        } = at;
         self.on_time(decided);
         self.tagged = true;
         self.heard.push(Heard::Turn(tag, at, decided));
@@ -53,7 +58,11 @@ impl ChunkSink for Recorder {
         }
     }
 
-    fn cut(&mut self, end: u64, decided: u64) {
+    fn cut(&mut self, end: DecidedOffset) {
+        let DecidedOffset {
+            offset: end,
+            decided,
+        } = end;
         self.on_time(decided);
         self.tagged = false;
         self.heard.push(Heard::Cut(end, decided));
@@ -79,13 +88,13 @@ impl HaystackSink for Driver<'_> {
         self.edits.push(Chunk::verbatim(bytes, at), self.recorder);
     }
 
-    fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
-        let chunk = Chunk::replacement(utf8, start, end, decided);
+    fn escape(&mut self, utf8: &[u8], source: Range<u64>, decided: u64) {
+        let chunk = Chunk::replacement(utf8, source, decided);
         self.edits.push(chunk, self.recorder);
     }
 
-    fn close(&mut self, end: u64, decided: u64) {
-        self.edits.close(end, decided, self.recorder);
+    fn close(&mut self, end: DecidedOffset) {
+        self.edits.close(end, self.recorder);
     }
 }
 

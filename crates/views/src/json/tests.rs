@@ -76,20 +76,20 @@ impl HaystackSink for Recorder {
             .extend((at..).take(bytes.len()).map(|at| (at, at + 1, at + 1)));
     }
 
-    fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
+    fn escape(&mut self, utf8: &[u8], source: Range<u64>, decided: u64) {
         let haystack = self.current();
         haystack.bytes.extend_from_slice(utf8);
         haystack
             .places
-            .extend(utf8.iter().map(|_| (start, end, decided)));
+            .extend(utf8.iter().map(|_| (source.start, source.end, decided)));
     }
 
-    fn close(&mut self, end: u64, decided: u64) {
+    fn close(&mut self, end: DecidedOffset) {
         let mut haystack = self
             .open
             .take()
             .expect("a haystack closes that is not open");
-        (haystack.end, haystack.decided) = (end, decided);
+        (haystack.end, haystack.decided) = (end.offset, end.decided);
         let mut at = haystack.at;
         for &(start, end, decided) in &haystack.places {
             // The bytes of one character share their offsets.
@@ -100,7 +100,7 @@ impl HaystackSink for Recorder {
             assert!(start < end && end <= decided && decided <= haystack.decided);
             at = end;
         }
-        assert_eq!(at, end, "a haystack ends where its last byte does");
+        assert_eq!(at, end.offset, "a haystack ends where its last byte does");
         self.done.push(haystack);
     }
 }
@@ -1461,11 +1461,11 @@ impl HaystackSink for Counter {
         self.bytes += bytes.len() as u64;
         self.calls += 1;
     }
-    fn escape(&mut self, utf8: &[u8], _: u64, _: u64, _: u64) {
+    fn escape(&mut self, utf8: &[u8], _: Range<u64>, _: u64) {
         self.bytes += utf8.len() as u64;
         self.calls += 1;
     }
-    fn close(&mut self, _: u64, _: u64) {}
+    fn close(&mut self, _: DecidedOffset) {}
 }
 
 fn capacities(decoder: &JsonDecoder) -> [usize; 4] {
@@ -1669,8 +1669,8 @@ fn held_text_begins_at_the_reported_offset() {
     impl HaystackSink for Nothing {
         fn open(&mut self, _: &ArgPath, _: u64) {}
         fn run(&mut self, _: &[u8], _: u64) {}
-        fn escape(&mut self, _: &[u8], _: u64, _: u64, _: u64) {}
-        fn close(&mut self, _: u64, _: u64) {}
+        fn escape(&mut self, _: &[u8], _: Range<u64>, _: u64) {}
+        fn close(&mut self, _: DecidedOffset) {}
     }
     for (text, from) in [
         ("", None),

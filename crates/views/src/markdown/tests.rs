@@ -18,7 +18,7 @@ fn read(deltas: &[&[u8]], mut markdown: MarkdownView) -> Vec<Seen> {
         }
         at += delta.len() as u64;
     }
-    markdown.cut(at, at, &mut recorder);
+    markdown.cut(DecidedOffset::at_once(at), &mut recorder);
     recorder.seen
 }
 
@@ -668,7 +668,7 @@ fn hostile_text_does_not_make_more_wait_than_the_bounds() {
             assert!(markdown.containers.len() <= DEPTH);
         }
         let end = text.len() as u64;
-        markdown.cut(end, end, &mut recorder);
+        markdown.cut(DecidedOffset::at_once(end), &mut recorder);
         assert_eq!(recorder.seen, read(&[text.as_bytes()], MarkdownView::new()));
         assert_eq!(markdown.buffered_len(), 0);
     }
@@ -996,7 +996,7 @@ fn a_construct_that_waits_beyond_the_bound_is_read_as_text() {
 /// Pushes bytes one by one, and returns what is emitted after the tag that is set already.
 fn emitted(markdown: &mut MarkdownView, text: &[u8], from: usize, tag: Tag) -> Vec<Seen> {
     let mut recorder = Recorder::default();
-    recorder.set_tag(tag, 0, 0);
+    recorder.set_tag(tag, DecidedOffset::at_once(0));
     recorder.seen.clear();
     for (at, byte) in text.iter().enumerate() {
         let chunk = Chunk::verbatim(std::slice::from_ref(byte), (from + at) as u64);
@@ -1051,7 +1051,7 @@ fn text_that_passes_is_emitted_as_it_arrives_and_may_be_skipped() {
             }
             let chunk = Chunk::verbatim(&text[from..=from], from as u64);
             let mut recorder = Recorder::default();
-            recorder.set_tag(Tag::default(), 0, 0);
+            recorder.set_tag(Tag::default(), DecidedOffset::at_once(0));
             markdown.push(chunk, &mut recorder);
         }
     }

@@ -168,7 +168,7 @@ impl SimpleCommand {
     /// Returns the space between the preceding word and this one.
     #[inline]
     pub(super) fn space(&self, now: u64) -> Chunk<'static> {
-        Chunk::replacement(b" ", self.end, self.start, now)
+        Chunk::replacement(b" ", self.end..self.start, now)
     }
 
     /// Returns true if the preceding word ended at `end`.
@@ -222,7 +222,7 @@ impl SimpleCommand {
     /// Returns the space between an operator and its target.
     #[inline]
     pub(super) fn space_after_operator(&self, now: u64) -> Chunk<'static> {
-        Chunk::replacement(b" ", self.operator, self.start, now)
+        Chunk::replacement(b" ", self.operator..self.start, now)
     }
 
     /// Returns true if a word is to start that is not the target of an operator.

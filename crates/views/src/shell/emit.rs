@@ -1,6 +1,6 @@
 //! Output: the outermost command is emitted as it arrives; the commands inside it are queued until it ends.
 
-use super::super::chunk::{Chunk, ChunkBuffer, ChunkSink, RegionSet, Tag};
+use super::super::chunk::{Chunk, ChunkBuffer, ChunkSink, DecidedOffset, RegionSet, Tag};
 use super::command::SimpleCommand;
 use super::{ScriptReading, ShellView};
 
@@ -75,7 +75,10 @@ impl ShellView {
 
     fn flush(&mut self, now: u64, sink: &mut impl ChunkSink) {
         if let Some(end) = self.open.take() {
-            sink.cut(end, now);
+            sink.cut(DecidedOffset {
+                offset: end,
+                decided: now,
+            });
         }
         if self.queued.is_empty() {
             return;
@@ -104,7 +107,10 @@ impl ShellView {
             let mut open = None;
             chunks.for_each(|chunk| emit(&mut open, chunk.decided_no_earlier(now), sink));
             if let Some(end) = open {
-                sink.cut(end, now);
+                sink.cut(DecidedOffset {
+                    offset: end,
+                    decided: now,
+                });
             }
         }
         drop(stretches);
@@ -123,7 +129,7 @@ impl ShellView {
         inner.scripts = ScriptReading::Word;
         inner.open_text();
         chunks.for_each(|chunk| inner.push(&chunk.decided_no_earlier(now), sink));
-        inner.close(now, now, sink);
+        inner.close(DecidedOffset::at_once(now), sink);
         self.counters.too_deep += inner.counters.too_deep;
         self.counters.cut += inner.counters.cut;
     }
@@ -137,7 +143,7 @@ pub(super) fn emit(open: &mut Option<u64>, chunk: Chunk<'_>, sink: &mut impl Chu
             regions: RegionSet::SHELL,
             ..Tag::default()
         };
-        sink.set_tag(tag, chunk.start(0), chunk.decided(0));
+        sink.set_tag(tag, chunk.decided_start(0));
     }
     *open = Some(chunk.end(chunk.bytes.len() - 1));
     sink.push(chunk);

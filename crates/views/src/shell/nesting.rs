@@ -90,9 +90,9 @@ impl ShellView {
 
     /// Ends a substitution at this byte.
     pub(super) fn leave(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
-        let (at, now) = (chunk.start(0), chunk.decided(0));
-        self.end_word(at, now, sink);
-        self.end_command(now, sink);
+        let end = chunk.decided_start(0);
+        self.end_word(end, sink);
+        self.end_command(end.decided, sink);
         self.frames.pop();
         self.commands.pop();
         self.push_word(chunk, true, sink);

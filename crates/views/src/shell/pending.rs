@@ -4,7 +4,7 @@
 //! 2. The next byte either extends the token, completes it, or shows that it is complete or plain text.
 //! 3. In the last case the byte is not consumed: it is stepped again, without a pending token.
 
-use super::super::chunk::{Chunk, ChunkSink};
+use super::super::chunk::{Chunk, ChunkSink, DecidedOffset};
 use super::command::ends;
 use super::word::{AnsiEscape, EscapeStep};
 use super::{CommandScope, PendingToken, ShellContext, ShellView};
@@ -168,7 +168,11 @@ impl ShellView {
 
     pub(super) fn end_operator(&mut self, now: u64, sink: &mut impl ChunkSink) {
         if !self.command().drop_number() {
-            self.end_word(self.pending_start(), now, sink);
+            let end = DecidedOffset {
+                offset: self.pending_start(),
+                decided: now,
+            };
+            self.end_word(end, sink);
         }
         let pending_bytes = std::mem::take(&mut self.pending_bytes);
         let is = |operator: &[u8]| {
@@ -210,7 +214,7 @@ impl ShellView {
                 self.clear_pending();
                 let end = chunk.end(0);
                 self.push_word(
-                    Chunk::replacement(&utf8[..len], start, end, now),
+                    Chunk::replacement(&utf8[..len], start..end, now),
                     true,
                     sink,
                 );
@@ -240,6 +244,6 @@ impl ShellView {
             .last()
             .map_or(start, |pending_bytes| ends(pending_bytes.1).1);
         self.clear_pending();
-        self.push_word(Chunk::replacement(utf8, start, end, now), true, sink);
+        self.push_word(Chunk::replacement(utf8, start..end, now), true, sink);
     }
 }

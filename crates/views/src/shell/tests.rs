@@ -1,8 +1,10 @@
 //! The oracle is a recursive reader that has the whole text.
 
+use std::ops::Range;
+
 use super::heredoc::HEREDOCS;
 use super::*;
-use crate::chunk::{RegionSet, Tag};
+use crate::chunk::{DecidedOffset, RegionSet, Tag};
 use crate::json::{HaystackSink, JsonDecoder};
 use ttsr_testing::{Random, scale, skip};
 
@@ -32,7 +34,11 @@ impl Recorder {
 }
 
 impl ChunkSink for Recorder {
-    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
+    fn set_tag(&mut self, tag: Tag, at: DecidedOffset) {
+        let DecidedOffset {
+            offset: at,
+            decided,
+        } = at;
         self.on_time(decided);
         assert!(tag.regions == RegionSet::SHELL && !self.open);
         self.open = true;
@@ -49,7 +55,11 @@ impl ChunkSink for Recorder {
         }
     }
 
-    fn cut(&mut self, end: u64, decided: u64) {
+    fn cut(&mut self, end: DecidedOffset) {
+        let DecidedOffset {
+            offset: end,
+            decided,
+        } = end;
         self.on_time(decided);
         assert!(self.open);
         self.open = false;
@@ -66,13 +76,13 @@ impl HaystackSink for (&mut ShellView, &mut Recorder) {
         self.0.push(&Chunk::verbatim(bytes, at), self.1);
     }
 
-    fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
+    fn escape(&mut self, utf8: &[u8], source: Range<u64>, decided: u64) {
         self.0
-            .push(&Chunk::replacement(utf8, start, end, decided), self.1);
+            .push(&Chunk::replacement(utf8, source, decided), self.1);
     }
 
-    fn close(&mut self, end: u64, decided: u64) {
-        self.0.close(end, decided, self.1);
+    fn close(&mut self, end: DecidedOffset) {
+        self.0.close(end, self.1);
     }
 }
 

@@ -38,7 +38,7 @@ impl ShellView {
             b'#' => self.push_word(here, false, sink),
             b'&' => return self.and(chunk, at, sink),
             b' ' | b'\t' => {
-                self.end_word(here.start(0), here.decided(0), sink);
+                self.end_word(here.decided_start(0), sink);
                 return self.emit_next_words(chunk, at, sink);
             }
             // A newline, `;`, `|`, and parentheses outside substitutions.
@@ -49,7 +49,7 @@ impl ShellView {
 
     /// Ends a simple command at this byte.
     fn end_simple(&mut self, byte: u8, parens: u32, here: Chunk<'_>, sink: &mut impl ChunkSink) {
-        self.end_word(here.start(0), here.decided(0), sink);
+        self.end_word(here.decided_start(0), sink);
         self.end_command(here.decided(0), sink);
         match byte {
             b'(' => self.set_parens(parens.saturating_add(1)),
@@ -64,7 +64,7 @@ impl ShellView {
     /// Handles `&`. The first `&` of `&&` ends the command and the second has no effect, which is known at the byte
     /// after them.
     fn and(&mut self, chunk: &Chunk<'_>, at: usize, sink: &mut impl ChunkSink) -> usize {
-        self.end_word(chunk.start(at), chunk.decided(at), sink);
+        self.end_word(chunk.decided_start(at), sink);
         if matches!(chunk.bytes[at + 1..], [b'&', next, ..] if !matches!(next, b'&' | b'>')) {
             self.end_command(chunk.decided(at + 1), sink);
             return 2;

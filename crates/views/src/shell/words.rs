@@ -1,6 +1,6 @@
 //! The bytes of words: which are emitted at once and which are buffered until the word ends.
 
-use super::super::chunk::{Chunk, ChunkSink};
+use super::super::chunk::{Chunk, ChunkSink, DecidedOffset};
 use super::command::WordRoute;
 use super::emit::{append, emit};
 use super::heredoc::HEREDOCS;
@@ -65,14 +65,14 @@ impl ShellView {
         most
     }
 
-    pub(super) fn end_word(&mut self, end: u64, now: u64, sink: &mut impl ChunkSink) {
+    pub(super) fn end_word(&mut self, end: DecidedOffset, sink: &mut impl ChunkSink) {
         if !self.command().in_word {
             return;
         }
         if self.command().route.is_none() || !self.command().held.is_empty() {
-            self.flush_word(true, now, sink);
+            self.flush_word(true, end.decided, sink);
         }
-        self.finish_word(end);
+        self.finish_word(end.offset);
     }
 
     /// Ends a word whose bytes have all been emitted.

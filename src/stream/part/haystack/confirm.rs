@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 use super::context::{MAX_EXCERPT, MatchContext};
 use super::exceptions::Exceptions;
 use super::first_end::{FirstEndReader, StopKind, is_taken};
-use super::{Admission, HaystackScope, TextEnd};
+use super::{Admission, HaystackScope};
 use crate::program::{ConfirmTable, FirstEndPattern, FirstEndRole, ViewRules};
 use crate::stream::window::WINDOW;
 use ttsr_automata::lookaround::verify::{Verification, Verifier, nth_char_end};
 use ttsr_automata::utf8::Utf8Decoder;
 use ttsr_automata::{MatchEvent, PatternId};
-use ttsr_views::chunk::Chunk;
+use ttsr_views::chunk::{Chunk, DecidedOffset};
 
 /// Bytes that are stepped before the candidates in them are verified.
 const BLOCK: usize = 256;
@@ -332,7 +332,7 @@ impl<'a> Confirmer<'a, '_> {
     /// Returns the verification of the candidate's pattern, or `None` if a match would not count.
     fn confirm(&self, candidate: &Candidate, decided: u64) -> Option<&'a Verifier> {
         let FirstEndPattern { rule, role, .. } = self.view.patterns[candidate.pattern.index()];
-        let end = TextEnd {
+        let end = DecidedOffset {
             offset: candidate.end,
             decided,
         };
@@ -353,7 +353,7 @@ impl<'a> Confirmer<'a, '_> {
             at: 0,
             back: 0,
         };
-        let end = TextEnd {
+        let end = DecidedOffset {
             offset: candidate.end,
             decided,
         };
@@ -403,7 +403,7 @@ impl FirstEndReader {
             let begin = queue.total();
             self.step(queue, &mut confirmer, block, |from_end| {
                 let decided = at + (block.len() - from_end.read) as u64;
-                TextEnd {
+                DecidedOffset {
                     offset: decided - from_end.back as u64,
                     decided,
                 }
@@ -438,7 +438,7 @@ impl FirstEndReader {
             let begin = queue.total();
             let decided = |read: usize| chunk.decided(number * BLOCK + read - 1);
             let rest = chunk.bytes.len() - (number * BLOCK + block.len());
-            self.step(queue, &mut confirmer, block, |from_end| TextEnd {
+            self.step(queue, &mut confirmer, block, |from_end| DecidedOffset {
                 offset: offset(rest + from_end.read + from_end.back),
                 decided: decided(block.len() - from_end.read),
             });
@@ -455,7 +455,7 @@ impl FirstEndReader {
         queue: &mut CandidateQueue,
         confirmer: &mut Confirmer<'_, '_>,
         block: &[u8],
-        end_of: impl Fn(OffsetFromEnd) -> TextEnd,
+        end_of: impl Fn(OffsetFromEnd) -> DecidedOffset,
     ) {
         let begin = queue.total();
         let FirstEndReader { cursor, window, .. } = self;
@@ -497,7 +497,7 @@ impl FirstEndReader {
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        end: TextEnd,
+        end: DecidedOffset,
         kind: StopKind,
     ) {
         let total = queue.total();
@@ -509,7 +509,7 @@ impl FirstEndReader {
         } = self;
         let offset = |event: &MatchEvent| end.offset - event.back as u64;
         let mut admit = |event: MatchEvent| {
-            let end = TextEnd {
+            let end = DecidedOffset {
                 offset: offset(&event),
                 ..end
             };

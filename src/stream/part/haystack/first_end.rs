@@ -4,12 +4,12 @@
 use super::confirm::CandidateQueue;
 use super::context::MatchContext;
 use super::exceptions::Exceptions;
-use super::{Admission, HaystackScope, TextEnd};
+use super::{Admission, HaystackScope};
 use crate::program::ViewRules;
 use crate::stream::Counters;
 use crate::stream::window::Window;
 use ttsr_automata::{Cursor, MatchEvent, Matcher, SHORT};
-use ttsr_views::chunk::{Chunk, OffsetMap};
+use ttsr_views::chunk::{Chunk, DecidedOffset, OffsetMap};
 
 /// The state of the search for first ends.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl FirstEndReader {
         self.search(view, bytes, |event, window| {
             let read = event.at + 1;
             let decided = at + read as u64;
-            let end = TextEnd {
+            let end = DecidedOffset {
                 offset: decided - event.back as u64,
                 decided,
             };
@@ -195,7 +195,7 @@ impl FirstEndReader {
         let len = chunk.bytes.len();
         // An escape ends the character before it, which the decoder may still wait for.
         if let OffsetMap::Replacement { start, .. } = chunk.offsets {
-            let end = TextEnd {
+            let end = DecidedOffset {
                 offset: start,
                 decided: chunk.decided,
             };
@@ -218,7 +218,7 @@ impl FirstEndReader {
         }
         self.search(view, chunk.bytes, |event, window| {
             let read = event.at + 1;
-            let end = TextEnd {
+            let end = DecidedOffset {
                 offset: offset(len - read + event.back),
                 decided: chunk.decided(event.at),
             };
@@ -234,7 +234,7 @@ impl FirstEndReader {
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        end: TextEnd,
+        end: DecidedOffset,
     ) {
         self.stop(view, admission, scope, end, StopKind::Flush);
     }
@@ -245,7 +245,7 @@ impl FirstEndReader {
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        end: TextEnd,
+        end: DecidedOffset,
     ) {
         self.stop(view, admission, scope, end, StopKind::Finish);
     }
@@ -256,7 +256,7 @@ impl FirstEndReader {
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        end: TextEnd,
+        end: DecidedOffset,
         kind: StopKind,
     ) {
         #[cfg(feature = "lookaround")]
@@ -273,7 +273,7 @@ impl FirstEndReader {
         } = self;
         let mut admit = |event: MatchEvent| {
             let back = event.back;
-            let end = TextEnd {
+            let end = DecidedOffset {
                 offset: end.offset - back as u64,
                 ..end
             };

@@ -25,13 +25,13 @@ mod rule_search;
 
 use super::condition::{ConditionState, TextPosition};
 use super::exceptions::Exceptions;
-use super::{Admission, HaystackScope, TextEnd};
+use super::{Admission, HaystackScope};
 use crate::program::FullMatchRules;
 use crate::stream::Counters;
 use held_text::HeldText;
 use rule_search::{RuleSearch, Stretch};
 use ttsr_automata::{Cursor, Matcher, SHORT, ShortStep};
-use ttsr_views::chunk::Chunk;
+use ttsr_views::chunk::{Chunk, DecidedOffset};
 
 /// Most bytes that are added to the held text before it is searched and dropped.
 const BLOCK: usize = 4096;
@@ -342,7 +342,7 @@ impl FullMatchReader {
     }
 
     /// Searches the held text for the matches of all rules.
-    fn search_unbroken(&mut self, input: &mut FullMatchInput<'_, '_>, end: TextEnd) {
+    fn search_unbroken(&mut self, input: &mut FullMatchInput<'_, '_>, end: DecidedOffset) {
         let FullMatchInput { rules, .. } = *input;
         let stretch = Stretch {
             range: 0..self.text.bytes().len(),
@@ -357,13 +357,13 @@ impl FullMatchReader {
         }
     }
 
-    fn position_at_end(&self, end: TextEnd) -> TextPosition {
+    fn position_at_end(&self, end: DecidedOffset) -> TextPosition {
         let counts = self.text.counts_at(self.text.bytes().len());
         counts.position(end.offset)
     }
 
     /// Ends the haystack.
-    pub(super) fn finish(&mut self, mut input: FullMatchInput<'_, '_>, end: TextEnd) {
+    pub(super) fn finish(&mut self, mut input: FullMatchInput<'_, '_>, end: DecidedOffset) {
         let FullMatchInput { rules, .. } = input;
         if rules.is_unbroken {
             self.search_unbroken(&mut input, end);

@@ -2,7 +2,7 @@
 
 use super::ViewFanout;
 use crate::program::ViewSource;
-use ttsr_views::chunk::{Chunk, ChunkSink, Language, Tag};
+use ttsr_views::chunk::{Chunk, ChunkSink, DecidedOffset, Language, Tag};
 use ttsr_views::code::{CodeView, LateCode};
 
 /// The reader of the code of a part.
@@ -49,14 +49,14 @@ impl<'v, 'j> CodeTagger<'v, 'j> {
 }
 
 impl ChunkSink for CodeTagger<'_, '_> {
-    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
+    fn set_tag(&mut self, tag: Tag, at: DecidedOffset) {
         let tag = self.with_given_file(tag);
         let Some(code) = &mut self.code else {
-            return self.fanout.set_tag(tag, at, decided);
+            return self.fanout.set_tag(tag, at);
         };
         code.has_language = tag.language.is_some() || self.fanout.source != ViewSource::Edits;
         code.late.set_tag(tag);
-        code.view.set_tag(tag, at, decided, &mut self.fanout);
+        code.view.set_tag(tag, at, &mut self.fanout);
     }
 
     fn push(&mut self, chunk: Chunk<'_>) {
@@ -72,13 +72,13 @@ impl ChunkSink for CodeTagger<'_, '_> {
         code.view.push(chunk, &mut self.fanout);
     }
 
-    fn cut(&mut self, end: u64, decided: u64) {
+    fn cut(&mut self, end: DecidedOffset) {
         match &mut self.code {
             Some(code) => {
                 code.late.cut();
-                code.view.cut(end, decided, &mut self.fanout);
+                code.view.cut(end, &mut self.fanout);
             }
-            None => self.fanout.cut(end, decided),
+            None => self.fanout.cut(end),
         }
     }
 
@@ -113,15 +113,15 @@ struct LateSink<'c, 'v, 'j> {
 }
 
 impl ChunkSink for LateSink<'_, '_, '_> {
-    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
-        self.view.set_tag(tag, at, decided, self.fanout);
+    fn set_tag(&mut self, tag: Tag, at: DecidedOffset) {
+        self.view.set_tag(tag, at, self.fanout);
     }
 
     fn push(&mut self, chunk: Chunk<'_>) {
         self.view.push(chunk, self.fanout);
     }
 
-    fn cut(&mut self, end: u64, decided: u64) {
-        self.view.cut(end, decided, self.fanout);
+    fn cut(&mut self, end: DecidedOffset) {
+        self.view.cut(end, self.fanout);
     }
 }

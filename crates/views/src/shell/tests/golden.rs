@@ -392,7 +392,7 @@ fn nesting_is_bounded() {
 struct Pieces(Vec<(String, &'static str)>);
 
 impl ChunkSink for Pieces {
-    fn set_tag(&mut self, _: Tag, _: u64, _: u64) {}
+    fn set_tag(&mut self, _: Tag, _: DecidedOffset) {}
 
     fn push(&mut self, chunk: Chunk<'_>) {
         let emit_word = match chunk.offsets {
@@ -405,7 +405,7 @@ impl ChunkSink for Pieces {
             .push((String::from_utf8_lossy(chunk.bytes).into_owned(), emit_word));
     }
 
-    fn cut(&mut self, _: u64, _: u64) {
+    fn cut(&mut self, _: DecidedOffset) {
         self.0.push((String::new(), "cut"));
     }
 }
@@ -547,7 +547,7 @@ fn plain_words_go_on_in_one_piece() {
         shell.open_text();
         shell.push(&Chunk::verbatim(text.as_bytes(), 0), &mut chunks);
         let end = text.len() as u64;
-        shell.close(end, end, &mut chunks);
+        shell.close(DecidedOffset::at_once(end), &mut chunks);
         let got: Vec<(&str, &str)> = chunks
             .0
             .iter()

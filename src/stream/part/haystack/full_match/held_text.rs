@@ -1,11 +1,10 @@
 //! The text that matches in progress may contain, and the text before it.
 
 use super::super::condition::TextPosition;
-use super::TextEnd;
 use crate::program::TextCounts;
 use crate::stream::window::Window;
 use ttsr_automata::SHORT;
-use ttsr_views::chunk::{Chunk, ChunkBuffer};
+use ttsr_views::chunk::{Chunk, ChunkBuffer, DecidedOffset};
 
 /// Bytes before a stretch that look-behind and excerpts may use.
 pub(super) const MAX_BEFORE: usize = 64;
@@ -82,7 +81,7 @@ impl HeldText {
     ///
     /// # Panics
     /// No text is held.
-    pub(super) fn end(&self) -> TextEnd {
+    pub(super) fn end(&self) -> DecidedOffset {
         self.end_at(self.bytes().len())
     }
 
@@ -90,9 +89,9 @@ impl HeldText {
     ///
     /// # Panics
     /// `index` is 0, or there is no such byte.
-    pub(super) fn end_at(&self, index: usize) -> TextEnd {
+    pub(super) fn end_at(&self, index: usize) -> DecidedOffset {
         let byte = self.byte(index - 1);
-        TextEnd {
+        DecidedOffset {
             offset: byte.end(0),
             decided: byte.decided(0),
         }

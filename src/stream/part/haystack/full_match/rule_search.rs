@@ -9,12 +9,13 @@ use std::ops::Range;
 
 use super::super::condition::{ConditionState, FullMatch};
 use super::super::context::MatchContext;
+use super::FullMatchInput;
 use super::held_text::{HeldText, PrecedingCounts};
-use super::{FullMatchInput, TextEnd};
 use crate::program::{
     ConditionExtent, FullMatchPattern, FullMatchRule, FullMatchRules, PatternRole,
 };
 use ttsr_automata::Cursor;
+use ttsr_views::chunk::DecidedOffset;
 
 /// The bytes before a position that decide its look-behind: they contain the last character, even if they begin within
 /// another one.
@@ -170,7 +171,7 @@ impl RuleSearch {
         text: &HeldText,
         conditions: &mut ConditionState,
         input: &mut FullMatchInput<'_, '_>,
-        end: TextEnd,
+        end: DecidedOffset,
     ) {
         self.advance(text, conditions, input);
         let FullMatchRule {
@@ -193,7 +194,7 @@ impl RuleSearch {
         text: &HeldText,
         conditions: &mut ConditionState,
         input: &mut FullMatchInput<'_, '_>,
-        end: TextEnd,
+        end: DecidedOffset,
     ) {
         let stretch = Stretch {
             range: self.start..self.at,
@@ -231,7 +232,7 @@ impl Stretch {
         patterns: &[u32],
         conditions: &mut ConditionState,
         input: &mut FullMatchInput<'_, '_>,
-        end: TextEnd,
+        end: DecidedOffset,
     ) {
         if patterns.is_empty() {
             return;
@@ -318,7 +319,7 @@ fn add_match(
     if is_too_late || is_excluded || !in_arg || !admission.is_in_scope(rule, scope) {
         return;
     }
-    let end = TextEnd {
+    let end = DecidedOffset {
         offset: found.end.offset,
         decided: found.decided,
     };
