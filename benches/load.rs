@@ -54,7 +54,7 @@ fn load(criterion: &mut Criterion) {
 
 /// Times the load of all built-in packs but `std/pii`, as the command loads them, from TOML and from bytes.
 fn builtins(criterion: &mut Criterion) {
-    let names = Pack::builtins().filter(|name| *name != "std/pii");
+    let names = Pack::builtin_names().filter(|name| *name != "std/pii");
     let names: Vec<&str> = names.collect();
     let load = || {
         let builder = names

@@ -29,7 +29,7 @@ const KEY: &[u8] = b" AKIA\x51RSTUVWXYZ234567 .\n\nIt ends. ";
 fn processor(criterion: &mut Criterion) {
     let text = Text::made("ASCII", 64 << 10);
     let none = Pack::builder().build().expect("an empty pack loads");
-    let names = Pack::builtins().filter(|name| *name != "std/pii"); // off by default
+    let names = Pack::builtin_names().filter(|name| *name != "std/pii"); // off by default
     let builtin = names.fold(Pack::builder(), |pack, name| pack.builtin(name));
     let builtin = builtin.build().expect("the built-in packs load");
     let case = |name: &str, hits| Case::new(name, &text, hits);
@@ -63,7 +63,7 @@ fn pass(pack: &Pack, hooks: Hooks, text: &Text) -> (Duration, usize) {
     let accumulated = processor.reply().text(Channel::Text);
     assert!(text.bytes.starts_with(accumulated.as_bytes()));
     assert_eq!(
-        processor.stream().unwrap().delivered(PART),
+        processor.stream().unwrap().delivered_bytes(PART),
         text.bytes.len() as u64
     );
     processor.step(Duration::ZERO, input(KEY), &mut steps);

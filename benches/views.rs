@@ -81,7 +81,7 @@ impl Input {
         let begun = Instant::now();
         let mut stream = pack.stream();
         stream.open(PART, self.channel);
-        let mut hits = stream.tool(PART, "tool", "call").len();
+        let mut hits = stream.set_tool(PART, "tool", "call").len();
         for delta in self.bytes.chunks(DELTA) {
             hits += stream.push(PART, delta).len();
         }

@@ -214,7 +214,7 @@ fn long(percent: usize) {
             deltas += 1;
             read += delta.len();
         }
-        held = held.max(stream.delivered(PART) - stream.releasable(PART));
+        held = held.max(stream.delivered_bytes(PART) - stream.releasable(PART));
         if read >= warm && after_warm.is_none() {
             after_warm = resident();
         } else if after_warm.is_some() && deltas.is_multiple_of(1024) {
@@ -339,7 +339,7 @@ fn closed(percent: usize) {
         let _ = session.close(&mut stream, PART);
         let call = PartId(1);
         let _ = session.open(&mut stream, call, Channel::ToolInput);
-        let _ = session.tool(&mut stream, call, "bash", "call_1");
+        let _ = session.set_tool(&mut stream, call, "bash", "call_1");
         for delta in [&br#"{"command":"ls -la && "#[..], br#"needle7_abc = 1 "}"#] {
             acts += usize::from(session.push(&mut stream, call, delta) != Verdict::Continue);
         }

@@ -139,7 +139,7 @@ impl SmallHost {
                 let flow = conversation.open(part, channel);
                 let call = call.unwrap_or_default();
                 let flow = match tool {
-                    Some(tool) => conversation.tool(part, &tool, &call),
+                    Some(tool) => conversation.set_tool(part, &tool, &call),
                     None => flow,
                 };
                 self.shown(part, channel).call = call;
@@ -147,7 +147,7 @@ impl SmallHost {
             }
             Event::Tool { part, tool, call } => {
                 let call = call.unwrap_or_default();
-                let flow = conversation.tool(part, &tool, &call);
+                let flow = conversation.set_tool(part, &tool, &call);
                 self.shown(part, Channel::ToolInput).call = call;
                 flow
             }

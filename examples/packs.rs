@@ -132,11 +132,11 @@ impl Options {
 
     fn load(&self) -> Result<Pack, ttsr::LoadError> {
         let builder = match self.packs.as_slice() {
-            [] => Pack::builtins()
+            [] => Pack::builtin_names()
                 .filter(|name| *name != PERSONAL_DATA)
                 .fold(Pack::builder(), |packs, name| packs.builtin(name)),
             named => named.iter().fold(Pack::builder(), |packs, name| {
-                match Pack::builtins().any(|builtin| builtin == name) {
+                match Pack::builtin_names().any(|builtin| builtin == name) {
                     true => packs.builtin(name),
                     false => packs.file(name),
                 }
@@ -558,7 +558,12 @@ fn rules_hitting<'p>(
     let mut rules = BTreeSet::new();
     stream.open(PART, channel);
     if let Some(tool) = tool {
-        rules.extend(stream.tool(PART, tool, "call").iter().map(|hit| hit.rule));
+        rules.extend(
+            stream
+                .set_tool(PART, tool, "call")
+                .iter()
+                .map(|hit| hit.rule),
+        );
     }
     rules.extend(stream.push(PART, text).iter().map(|hit| hit.rule));
     rules.extend(stream.finish().iter().map(|hit| hit.rule));

@@ -197,7 +197,7 @@ impl Conversation {
     /// Returns the number of turns that have begun.
     #[must_use]
     pub fn turns(&self) -> u32 {
-        self.session.turn()
+        self.session.turns()
     }
 
     /// Returns the pack whose rules apply to the next attempt.
@@ -261,8 +261,8 @@ impl Conversation {
     ///
     /// # Complexity
     /// Linear in the names; in all names so far if a stream shares them.
-    pub fn know<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
-        self.session.know(names);
+    pub fn add_known_names<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
+        self.session.add_known_names(names);
     }
 
     /// Reports that earlier messages were removed from the model's context, and guidance with them. Rules whose action
@@ -355,7 +355,7 @@ impl Conversation {
     /// Reopens the turn that is over, for a host that continues without a prompt of the user: for instance with a reply
     /// that stopped at the token limit. Retries still count. A cut of the whole turn stays.
     pub fn reopen_turn(&mut self) {
-        self.is_turn_open |= self.session.turn() > 0;
+        self.is_turn_open |= self.session.turns() > 0;
     }
 
     /// Returns the guidance for the next request, in the order in which it was decided. It counts as delivered once the
@@ -481,12 +481,12 @@ impl Conversation {
         self.act(verdict)
     }
 
-    /// Names the tool of a part and its call, at any time before the close. See [`Stream::tool`].
-    pub fn tool(&mut self, part: PartId, name: &str, call: &str) -> Flow {
+    /// Names the tool of a part and its call, at any time before the close. See [`Stream::set_tool`].
+    pub fn set_tool(&mut self, part: PartId, name: &str, call: &str) -> Flow {
         let Some((session, attempt)) = self.reading() else {
             return self.flow();
         };
-        let verdict = session.tool(&mut attempt.stream, part, name, call);
+        let verdict = session.set_tool(&mut attempt.stream, part, name, call);
         attempt.part_or_insert(part, Channel::Text);
         self.act(verdict)
     }
@@ -583,15 +583,15 @@ impl Conversation {
                     return flow;
                 }
                 let name = tool.as_deref().unwrap_or_default();
-                self.tool(*part, name, call.as_deref().unwrap_or_default())
+                self.set_tool(*part, name, call.as_deref().unwrap_or_default())
             }
             Event::Tool { part, tool, call } => {
-                self.tool(*part, tool, call.as_deref().unwrap_or_default())
+                self.set_tool(*part, tool, call.as_deref().unwrap_or_default())
             }
             Event::Outcome { part, outcome } => self.set_outcome(*part, *outcome),
             Event::Delta { part, bytes } => self.push(*part, bytes),
             Event::Snapshot { part, bytes } => {
-                let known = usize::try_from(self.delivered(*part)).unwrap_or(usize::MAX);
+                let known = usize::try_from(self.delivered_bytes(*part)).unwrap_or(usize::MAX);
                 match bytes.get(known..) {
                     Some(new) if !new.is_empty() => self.push(*part, new),
                     _ => self.flow(),
@@ -686,9 +686,9 @@ impl Conversation {
 
     /// Returns the number of bytes of a part that were pushed in this attempt.
     #[must_use]
-    pub fn delivered(&self, part: PartId) -> u64 {
+    pub fn delivered_bytes(&self, part: PartId) -> u64 {
         let attempt = self.attempt.as_ref();
-        attempt.map_or(0, |attempt| attempt.stream.delivered(part))
+        attempt.map_or(0, |attempt| attempt.stream.delivered_bytes(part))
     }
 
     /// Returns the number of bytes of a part, as pushed, whose text was [taken](Self::take); `None` if the part was not
@@ -800,21 +800,21 @@ impl Conversation {
                 }
                 Action::Abort => {
                     attempt.cut(&decision, &message);
-                    self.session.delivered(&decision);
+                    self.session.mark_delivered(&decision);
                 }
                 Action::Redact => {
                     let rule = decision.rule().map(|rule| (rule, decision.part()));
                     attempt.redacting.extend(rule);
-                    self.session.delivered(&decision);
+                    self.session.mark_delivered(&decision);
                 }
                 Action::Consult => {
                     attempt.review(&decision);
                     if !self.is_loop {
-                        self.session.delivered(&decision);
+                        self.session.mark_delivered(&decision);
                     }
                 }
                 Action::Handoff if self.is_loop => {}
-                _ => self.session.delivered(&decision),
+                _ => self.session.mark_delivered(&decision),
             }
             self.record_for_loop(LoopDecision {
                 decision,
@@ -846,8 +846,8 @@ impl Conversation {
         if self.waiting.iter().any(|known| known.rule == pending.rule) {
             match decision.action {
                 // A retry that was not made would not count against the bound on retries.
-                Action::Retry => self.session.delivered(decision),
-                _ => self.session.dropped(decision),
+                Action::Retry => self.session.mark_delivered(decision),
+                _ => self.session.mark_dropped(decision),
             }
             return false;
         }
@@ -1016,14 +1016,14 @@ impl Conversation {
         })
     }
 
-    /// Reports that the decision was acted on. See `Session::delivered`.
+    /// Reports that the decision was acted on. See `Session::mark_delivered`.
     pub(crate) fn delivered_decision(&mut self, decision: &Decision) {
-        self.session.delivered(decision);
+        self.session.mark_delivered(decision);
     }
 
-    /// Reports that the decision could not be acted on. See `Session::dropped`.
+    /// Reports that the decision could not be acted on. See `Session::mark_dropped`.
     pub(crate) fn dropped_decision(&mut self, decision: &Decision) {
-        self.session.dropped(decision);
+        self.session.mark_dropped(decision);
     }
 }
 
@@ -1075,7 +1075,8 @@ impl AttemptState {
     fn review(&mut self, decision: &Decision) {
         let rule = self.stream.rule(decision);
         let asked = rule.and_then(|rule| Some((rule, rule.consult.as_ref()?)));
-        if let (Some((rule, consult)), Some(prompt)) = (asked, self.stream.prompt(decision)) {
+        if let (Some((rule, consult)), Some(prompt)) = (asked, self.stream.consult_prompt(decision))
+        {
             self.reviews.push(CallReview {
                 part: decision.part(),
                 rule: rule.id.clone(),
@@ -1155,7 +1156,7 @@ impl fmt::Debug for Conversation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // No text of a reply: it may hold what a rule keeps out of logs.
         f.debug_struct("Conversation")
-            .field("turn", &self.session.turn())
+            .field("turn", &self.session.turns())
             .field("is_turn_open", &self.is_turn_open)
             .field(
                 "attempt",

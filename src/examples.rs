@@ -206,7 +206,7 @@ fn first_hit<'b>(
         stream.set_path(PART, path);
     }
     if let Some(tool) = &sample.tool {
-        hits.extend_from_slice(&stream.tool(PART, tool, "call"));
+        hits.extend_from_slice(&stream.set_tool(PART, tool, "call"));
     }
     for delta in deltas {
         hits.extend_from_slice(&stream.push(PART, delta));

@@ -128,7 +128,7 @@ impl Pack {
         Pack::builder().toml("<toml>", text).build()
     }
 
-    /// Loads a built-in pack: one of [`builtins`](Self::builtins).
+    /// Loads a built-in pack: one of [`builtin_names`](Self::builtin_names).
     ///
     /// # Errors
     /// [`LoadErrorKind::UnknownPack`] if there is no built-in pack with that name.
@@ -137,7 +137,7 @@ impl Pack {
     /// ```
     /// use ttsr::pack::LoadErrorKind;
     /// use ttsr::Pack;
-    /// assert!(Pack::builtins().any(|name| name == "std/secrets"));
+    /// assert!(Pack::builtin_names().any(|name| name == "std/secrets"));
     /// assert!(!Pack::builtin("std/secrets")?.rules().is_empty());
     /// let error = Pack::builtin("std/secret").unwrap_err();
     /// assert_eq!(error.kind(), LoadErrorKind::UnknownPack);
@@ -148,7 +148,7 @@ impl Pack {
     }
 
     /// Returns the names of all built-in packs, sorted.
-    pub fn builtins() -> impl Iterator<Item = &'static str> {
+    pub fn builtin_names() -> impl Iterator<Item = &'static str> {
         builtin::PACKS.iter().map(|pack| pack.name)
     }
 

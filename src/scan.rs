@@ -76,7 +76,7 @@ impl Target<'_> {
             stream.set_path(PART, &path.to_string_lossy());
         }
         let hits = match self.tool {
-            Some(tool) => stream.tool(PART, tool, "").to_vec(),
+            Some(tool) => stream.set_tool(PART, tool, "").to_vec(),
             None => Vec::new(),
         };
         (PART, hits)

@@ -146,7 +146,7 @@ impl Session {
 
     /// Returns the number of turns that have begun.
     #[must_use]
-    pub fn turn(&self) -> u32 {
+    pub fn turns(&self) -> u32 {
         self.turn
     }
 
@@ -202,7 +202,7 @@ impl Session {
     /// examples.match = ["use no_such_crate::x;"]
     /// "#)?;
     /// let mut session = pack.session();
-    /// session.know(["serde"]);
+    /// session.add_known_names(["serde"]);
     /// let mut stream = session.stream();
     /// let _ = session.push(&mut stream, PartId(0), b"```rust\nuse serde::Serialize;\n");
     /// assert!(session.decisions().is_empty());
@@ -210,7 +210,7 @@ impl Session {
     /// assert_eq!(session.decisions().len(), 1);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    pub fn know<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
+    pub fn add_known_names<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
         let known = self.known.get_or_insert_default();
         Arc::make_mut(known).extend(names);
     }
@@ -310,7 +310,7 @@ impl Session {
         self.decide_on_hits(stream)
     }
 
-    /// Names the tool of a part. See [`Stream::tool`].
+    /// Names the tool of a part. See [`Stream::set_tool`].
     ///
     /// # Example: a match that waits for the name of the tool
     /// ```
@@ -324,12 +324,18 @@ impl Session {
     /// let _ = session.open(&mut stream, part, Channel::ToolInput);
     /// let input = br#"{"command": "rm -rf /"}"#;
     /// assert_eq!(session.push(&mut stream, part, input), Verdict::Continue);
-    /// assert_ne!(session.tool(&mut stream, part, "bash", "call_1"), Verdict::Continue);
+    /// assert_ne!(session.set_tool(&mut stream, part, "bash", "call_1"), Verdict::Continue);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    pub fn tool(&mut self, stream: &mut Stream, part: PartId, name: &str, call: &str) -> Verdict {
+    pub fn set_tool(
+        &mut self,
+        stream: &mut Stream,
+        part: PartId,
+        name: &str,
+        call: &str,
+    ) -> Verdict {
         self.decisions.clear();
-        let _ = stream.tool(part, name, call);
+        let _ = stream.set_tool(part, name, call);
         self.decide_on_hits(stream)
     }
 
@@ -455,14 +461,14 @@ impl Session {
     ///
     /// Until then, or until the next turn begins, a decision is only reserved: further hits of its rule are suppressed
     /// already, and [`compacted`](Self::compacted) does not re-arm the rule.
-    pub fn delivered(&mut self, decision: &Decision) {
+    pub fn mark_delivered(&mut self, decision: &Decision) {
         if let (None, Some(rule)) = (decision.suppression, decision.rule()) {
             let index = self.current_index(decision.generation, rule);
             self.live.deliver(index, decision.turn, self.turn);
         }
     }
 
-    /// Counts guidance as delivered, as [`delivered`](Self::delivered) does for its decision.
+    /// Counts guidance as delivered, as [`mark_delivered`](Self::mark_delivered) does for its decision.
     pub(crate) fn deliver_pending(&mut self, pending: &PendingGuidance) {
         let index = pending
             .id
@@ -481,8 +487,8 @@ impl Session {
     /// let mut acts = |is_given: bool| {
     ///     let mut stream = session.stream();
     ///     match session.push(&mut stream, PartId(0), b"TODO: more") {
-    ///         Verdict::Act(decision) if is_given => session.delivered(&decision),
-    ///         Verdict::Act(decision) => session.dropped(&decision),
+    ///         Verdict::Act(decision) if is_given => session.mark_delivered(&decision),
+    ///         Verdict::Act(decision) => session.mark_dropped(&decision),
     ///         Verdict::Continue => return false,
     ///     }
     ///     true
@@ -492,14 +498,14 @@ impl Session {
     /// assert!(!acts(true), "and that was said once");
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    pub fn dropped(&mut self, decision: &Decision) {
+    pub fn mark_dropped(&mut self, decision: &Decision) {
         if let (None, Some(rule)) = (decision.suppression, decision.rule()) {
             let index = self.current_index(decision.generation, rule);
             self.revert(index, decision.action, decision.turn);
         }
     }
 
-    /// Reverts guidance that was not delivered, as [`dropped`](Self::dropped) does for its decision.
+    /// Reverts guidance that was not delivered, as [`mark_dropped`](Self::mark_dropped) does for its decision.
     #[cfg(feature = "harness")]
     pub(crate) fn drop_pending(&mut self, pending: &PendingGuidance) {
         let index = pending
@@ -532,7 +538,7 @@ impl Session {
     /// let mut stream = session.stream();
     /// let verdict = session.push(&mut stream, PartId(0), b"TODO: more");
     /// let Verdict::Act(decision) = verdict else { panic!("the rule is broken") };
-    /// session.delivered(&decision);
+    /// session.mark_delivered(&decision);
     ///
     /// session.compacted();
     /// let mut stream = session.stream();
@@ -701,7 +707,7 @@ impl Session {
         Decision {
             action,
             source,
-            attempt: stream.attempt(),
+            attempt: stream.attempt_number(),
             turn: self.turn,
             suppression,
             generation: stream.generation(),

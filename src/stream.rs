@@ -222,7 +222,7 @@ impl Stream {
     /// Adds names that rules with `unknown-name` treat as known, in addition to their own lists: dependencies, members
     /// of the workspace, modules. A code block that is already open keeps the names that were known when it opened. To
     /// set names for all attempts of a conversation, use
-    /// [`Conversation::know`](crate::Conversation::know).
+    /// [`Conversation::add_known_names`](crate::Conversation::add_known_names).
     ///
     /// # Example: a package of the project
     /// ```
@@ -232,12 +232,12 @@ impl Stream {
     /// rule.condition.unknown_name = Some(UnknownName::default());
     /// let pack = Pack::builder().rule(rule).build()?;
     /// let mut stream = pack.stream();
-    /// stream.know(["ours"]);
+    /// stream.add_known_names(["ours"]);
     /// assert!(stream.push(PartId(0), b"```rust\nuse ours::x;\n").is_empty());
     /// assert_eq!(stream.push(PartId(0), b"use theirs::x;\n```\n").len(), 1);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    pub fn know<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
+    pub fn add_known_names<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
         let known = self.shared.state.known.get_or_insert_default();
         Arc::make_mut(known).extend(names);
     }
@@ -331,11 +331,11 @@ impl Stream {
     /// let mut stream = pack.stream();
     /// stream.open(PartId(0), Channel::ToolInput);
     /// assert!(stream.push(PartId(0), br#"{"command": "rm -rf /"}"#).is_empty());
-    /// assert_eq!(stream.tool(PartId(0), "bash", "call_1").len(), 1);
+    /// assert_eq!(stream.set_tool(PartId(0), "bash", "call_1").len(), 1);
     /// assert_eq!((stream.tool_name(PartId(0)), stream.call_id(PartId(0))), (Some("bash"), Some("call_1")));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    pub fn tool(&mut self, part: PartId, name: &str, call: &str) -> Hits<'_> {
+    pub fn set_tool(&mut self, part: PartId, name: &str, call: &str) -> Hits<'_> {
         self.begin();
         if let Some(index) = self.index_or_open(part) {
             self.parts[index].set_tool(self.pack.program(), name, call, &mut self.shared);
@@ -545,7 +545,7 @@ impl Stream {
     /// let pack = Pack::builder().rule(rule).root("/home/me/project").build()?;
     /// let mut stream = pack.stream();
     /// stream.open(PartId(0), Channel::ToolInput);
-    /// let _ = stream.tool(PartId(0), "write", "call_1");
+    /// let _ = stream.set_tool(PartId(0), "write", "call_1");
     /// let _ = stream.push(PartId(0), br#"{"path": "/home/me/project/src/a.rs", "content": "#);
     /// assert_eq!(stream.path(PartId(0)), Some("src/a.rs"));
     /// # Ok::<(), ttsr::LoadError>(())
@@ -560,7 +560,7 @@ impl Stream {
 
     /// Returns the number of bytes of a part delivered so far.
     #[must_use]
-    pub fn delivered(&self, part: PartId) -> u64 {
+    pub fn delivered_bytes(&self, part: PartId) -> u64 {
         match self.part(part) {
             Some(open) => open.delivered(),
             None => self.closed(part).map_or(0, ClosedPart::delivered),
@@ -570,7 +570,7 @@ impl Stream {
     /// Returns the number of bytes of a part that no undecided match of a rule that holds can contain. A host that holds
     /// text back forwards up to here. Never decreases.
     ///
-    /// It is less than [`delivered`](Self::delivered) while a match may be in progress, by at most
+    /// It is less than [`delivered_bytes`](Self::delivered_bytes) while a match may be in progress, by at most
     /// [`Limits::stretch_bytes`](crate::Limits::stretch_bytes), and while the tool or the file that a rule needs is not
     /// known.
     ///
@@ -584,7 +584,7 @@ impl Stream {
     /// let _ = stream.push(PartId(0), b"The key is sk-12");
     /// assert_eq!(stream.releasable(PartId(0)), 11, "from `sk-` on it waits");
     /// let _ = stream.push(PartId(0), b" or so");
-    /// assert_eq!(stream.releasable(PartId(0)), stream.delivered(PartId(0)));
+    /// assert_eq!(stream.releasable(PartId(0)), stream.delivered_bytes(PartId(0)));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     ///
@@ -763,14 +763,14 @@ impl Stream {
     /// let mut session = Pack::builder().rule(rule).build()?.session();
     /// let mut stream = session.stream();
     /// let _ = session.open(&mut stream, PartId(0), Channel::ToolInput);
-    /// let _ = session.tool(&mut stream, PartId(0), "bash", "call_1");
+    /// let _ = session.set_tool(&mut stream, PartId(0), "bash", "call_1");
     /// let verdict = session.push(&mut stream, PartId(0), br#"{"command": "git push"}"#);
     /// let Verdict::Act(decision) = verdict else { panic!("the rule is broken") };
-    /// assert_eq!(stream.prompt(&decision).as_deref(), Some("May bash run this?"));
+    /// assert_eq!(stream.consult_prompt(&decision).as_deref(), Some("May bash run this?"));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     #[must_use]
-    pub fn prompt(&self, decision: &Decision) -> Option<String> {
+    pub fn consult_prompt(&self, decision: &Decision) -> Option<String> {
         let rule = self.rule(decision)?;
         // A prompt is a template like a message.
         let asking = Rule {
@@ -848,7 +848,7 @@ impl Stream {
 
     /// Returns the number of this attempt in its turn, counted from 1.
     #[must_use]
-    pub fn attempt(&self) -> u32 {
+    pub fn attempt_number(&self) -> u32 {
         self.shared.state.attempt
     }
 

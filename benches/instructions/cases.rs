@@ -155,7 +155,7 @@ fn shipped(is_tool_input: bool) -> Prepared {
         let mut stream = pack.stream();
         stream.open(PART, channel);
         if is_tool_input {
-            assert!(stream.tool(PART, "bash", "call").is_empty());
+            assert!(stream.set_tool(PART, "bash", "call").is_empty());
             assert!(stream.push(PART, br#"{"command":""#).is_empty());
         }
         stream

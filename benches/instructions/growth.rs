@@ -252,7 +252,7 @@ pub(crate) fn run(name: &str, times: usize) {
     let open = || {
         let mut stream = pack.stream();
         stream.open(PART, pair.channel);
-        let _ = stream.tool(PART, "edit", "call_1");
+        let _ = stream.set_tool(PART, "edit", "call_1");
         stream
     };
     let read = |stream: &mut Stream, text: &[u8]| -> usize {

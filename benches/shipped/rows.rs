@@ -161,7 +161,7 @@ fn read_part(pack: &Pack, channel: Channel, deltas: &[Vec<u8>]) -> f64 {
     let mut attempt = turn.attempt();
     let _ = attempt.open(PART, channel);
     if channel == Channel::ToolInput {
-        let _ = attempt.tool(PART, "bash", "call");
+        let _ = attempt.set_tool(PART, "bash", "call");
     }
     timed(deltas.len(), || {
         for delta in deltas {
@@ -218,7 +218,7 @@ fn allocations() -> Row {
                 let _ = attempt.close(PART);
                 let call = PartId(1);
                 let _ = attempt.open(call, Channel::ToolInput);
-                let _ = attempt.tool(call, "bash", "call");
+                let _ = attempt.set_tool(call, "bash", "call");
                 for delta in [r#"{"comm"#, r#"and":"ls -"#, r#"la src""#, "}"] {
                     let _ = attempt.push(call, delta.as_bytes());
                     black_box(attempt.take(call));

@@ -41,7 +41,7 @@ fn most_held(pack: &Pack) -> u64 {
     let mut most = 0;
     for byte in ORDINARY.as_bytes() {
         let _ = stream.push(PART, &[*byte]);
-        most = most.max(stream.delivered(PART) - stream.releasable(PART));
+        most = most.max(stream.delivered_bytes(PART) - stream.releasable(PART));
     }
     most
 }

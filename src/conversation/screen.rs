@@ -204,9 +204,9 @@ impl Conversation {
                 }
                 Action::Fallback => {
                     screened.fallback = rule.map(|rule| rule.id.clone());
-                    self.session.delivered(decision);
+                    self.session.mark_delivered(decision);
                 }
-                Action::Handoff => self.session.delivered(decision),
+                Action::Handoff => self.session.mark_delivered(decision),
                 _ => {}
             }
         }
@@ -255,7 +255,7 @@ impl Conversation {
                 Action::Inject | Action::Retry | Action::Fallback | Action::Handoff => continue,
                 _ => {}
             }
-            self.session.delivered(decision);
+            self.session.mark_delivered(decision);
         }
         if let Some(&(_, part)) = redacting.first() {
             let ranges = redactions(stream, part, 0, &redacting);

@@ -140,9 +140,9 @@ impl Attempt<'_> {
         self.conversation.open(part, channel)
     }
 
-    /// Names the tool of a part and its call. See [`Conversation::tool`].
-    pub fn tool(&mut self, part: PartId, name: &str, call: &str) -> Flow {
-        self.conversation.tool(part, name, call)
+    /// Names the tool of a part and its call. See [`Conversation::set_tool`].
+    pub fn set_tool(&mut self, part: PartId, name: &str, call: &str) -> Flow {
+        self.conversation.set_tool(part, name, call)
     }
 
     /// Sets the file that a part is about. See [`Conversation::set_path`].

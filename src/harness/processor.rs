@@ -707,7 +707,7 @@ impl Processor {
 
     /// Returns the number of the attempt in its turn, from 1; 0 before the first one.
     fn attempt_number(&self) -> u32 {
-        self.conversation.stream().map_or(0, Stream::attempt)
+        self.conversation.stream().map_or(0, Stream::attempt_number)
     }
 
     /// Starts the reply over on a new transport, without a new request.

@@ -75,7 +75,7 @@ impl PackBuilder {
         self.with(PackInput::Rule(Box::new(rule)))
     }
 
-    /// Adds the built-in pack `name`, one of [`Pack::builtins`].
+    /// Adds the built-in pack `name`, one of [`Pack::builtin_names`].
     pub fn builtin(self, name: impl Into<String>) -> PackBuilder {
         self.with(PackInput::Builtin(name.into()))
     }
@@ -151,7 +151,7 @@ impl PackBuilder {
     /// let pack = Pack::builder().builtin("std/shell-safety").home("/srv/people/ada").build()?;
     /// let mut stream = pack.stream();
     /// stream.open(PartId(0), Channel::ToolInput);
-    /// let _ = stream.tool(PartId(0), "bash", "call");
+    /// let _ = stream.set_tool(PartId(0), "bash", "call");
     /// let hits = stream.push(PartId(0), br#"{"command":"rm -rf /srv/people/ada"}"#);
     /// let rules: Vec<_> = hits.iter().map(|hit| pack.rule(hit.rule).id.as_str()).collect();
     /// assert!(rules.contains(&"std/shell-safety/rm-system-path"), "{rules:?}");
@@ -210,7 +210,7 @@ impl PackBuilder {
     ///     let pack = Pack::builder().toml("demo.toml", text).today(today).build()?;
     ///     let mut stream = pack.stream();
     ///     stream.open(PartId(0), Channel::ToolInput);
-    ///     let _ = stream.tool(PartId(0), "write", "call_1");
+    ///     let _ = stream.set_tool(PartId(0), "write", "call_1");
     ///     Ok::<_, ttsr::LoadError>(stream.push(PartId(0), br#"{"content": "TODO: more"}"#).len())
     /// };
     /// assert_eq!(hits("2026-03-01")?, 0);
@@ -295,7 +295,7 @@ fn builtin_pack(name: &str, check: &mut Check<'_>) {
     if let Some(pack) = builtin::find(name) {
         return check.add_builtin(pack);
     }
-    let names: Vec<&str> = Pack::builtins().collect();
+    let names: Vec<&str> = Pack::builtin_names().collect();
     let message = format!("there is no built-in pack {}", quote(name));
     let problem = Diagnostic::from_file(&code::UNKNOWN_PACK, name, message);
     check.add_problem(problem.with_help(did_you_mean::help(name, &names)));

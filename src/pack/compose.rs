@@ -166,7 +166,7 @@ fn packs(sources: &[PackSource]) -> impl Iterator<Item = &str> {
 
 fn unknown(name: &str, sources: &[PackSource]) -> Fault {
     let mut known: Vec<&str> = packs(sources).collect();
-    for name in Pack::builtins() {
+    for name in Pack::builtin_names() {
         known.push(name);
     }
     known.sort_unstable();

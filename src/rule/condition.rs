@@ -762,8 +762,8 @@ impl UnknownName {
 /// let mut stream = Pack::builder().rule(rule).build()?.stream();
 /// stream.open(PartId(0), Channel::ToolInput);
 /// stream.open(PartId(1), Channel::ToolInput);
-/// assert_eq!(stream.tool(PartId(0), "read", "call_1").len(), 0);
-/// assert_eq!(stream.tool(PartId(1), "raed", "call_2").len(), 1);
+/// assert_eq!(stream.set_tool(PartId(0), "read", "call_1").len(), 0);
+/// assert_eq!(stream.set_tool(PartId(1), "raed", "call_2").len(), 1);
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -832,7 +832,7 @@ impl Ast {
 /// let calls = [0, 1, 2].map(|number| {
 ///     let part = PartId(number);
 ///     stream.open(part, Channel::ToolInput);
-///     let _named = stream.tool(part, "read", &format!("call_{number}"));
+///     let _named = stream.set_tool(part, "read", &format!("call_{number}"));
 ///     let hits = stream.push(part, br#"{"path": "a.txt"}"#).len();
 ///     hits + stream.close(part).len()
 /// });

@@ -122,7 +122,7 @@ impl Session {
         stream.open(WHOLE, channel);
         stream.set_outcome(WHOLE, outcome);
         if let Some(tool) = tool {
-            hits.extend_from_slice(&stream.tool(WHOLE, tool, ""));
+            hits.extend_from_slice(&stream.set_tool(WHOLE, tool, ""));
         }
         hits.extend_from_slice(&stream.push(WHOLE, text));
         hits.extend_from_slice(&stream.close(WHOLE));

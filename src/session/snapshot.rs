@@ -66,7 +66,7 @@ struct GuidanceSnapshot {
 impl Snapshot {
     /// Returns the number of turns that had begun.
     #[must_use]
-    pub fn turn(&self) -> u32 {
+    pub fn turns(&self) -> u32 {
         self.turn
     }
 

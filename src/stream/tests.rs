@@ -63,7 +63,7 @@ fn text_after_a_cut_is_counted_and_not_read() {
         assert!(stream.push(PART, delta).is_empty());
     }
     assert_eq!(stream.counters().unscanned_bytes, 7);
-    assert_eq!(stream.delivered(PART), 12);
+    assert_eq!(stream.delivered_bytes(PART), 12);
 }
 
 #[test]
@@ -477,14 +477,14 @@ fn the_first_name_of_a_tool_and_of_a_call_stands_and_an_empty_one_is_none() {
         let names = [stream.tool_name(PART), stream.call_id(PART)];
         names.map(|name| name.map(str::to_owned))
     };
-    let _ = stream.tool(PART, "", "");
+    let _ = stream.set_tool(PART, "", "");
     assert_eq!(names(&stream), [None, None]);
-    let _ = stream.tool(PART, "bash", "");
+    let _ = stream.set_tool(PART, "bash", "");
     assert_eq!(names(&stream), [Some("bash".to_owned()), None]);
     for _ in 0..2 {
-        let _ = stream.tool(PART, "read", "call-1");
-        let _ = stream.tool(PART, "", "");
-        let _ = stream.tool(PART, "", "call-2");
+        let _ = stream.set_tool(PART, "read", "call-1");
+        let _ = stream.set_tool(PART, "", "");
+        let _ = stream.set_tool(PART, "", "call-2");
     }
     let both = ["bash", "call-1"].map(|name| Some(name.to_owned()));
     assert_eq!(names(&stream), both);
@@ -616,7 +616,7 @@ fn allowed_text_is_not_held_back() {
         stream.open(PART, Channel::ToolInput);
         let input = format!(r#"{{"content":"key-1 ","path":"{path}","x":"#);
         let mut found = stream.push(PART, input.as_bytes()).len();
-        found += stream.tool(PART, tool, "1").len();
+        found += stream.set_tool(PART, tool, "1").len();
         // The input may name another file, so a match that the first file does not allow is not decided yet.
         let is_decided = stream.releasable(PART) == input.len() as u64;
         assert_eq!(is_decided, decided, "{tool} {path}");
@@ -821,7 +821,7 @@ fn a_rule_over_commands_holds_the_input_only_if_it_holds() {
         let pack = command_pack(action);
         let mut stream = pack.stream();
         stream.open(PART, Channel::ToolInput);
-        let _ = stream.tool(PART, "bash", "call");
+        let _ = stream.set_tool(PART, "bash", "call");
         let _ = stream.push(PART, br#"{"command""#);
         assert_eq!(stream.releasable(PART), released, "{action:?}");
     }
@@ -832,7 +832,7 @@ fn the_matched_text_of_a_command_is_its_words() {
     let pack = command_pack(Action::Observe);
     let mut stream = pack.stream();
     stream.open(PART, Channel::ToolInput);
-    let _ = stream.tool(PART, "bash", "call");
+    let _ = stream.set_tool(PART, "bash", "call");
     let _ = stream.push(PART, br#"{"command": "cd x && git   push origin; ls"}"#);
     let hit = stream.hits()[0];
     assert_eq!(stream.matched(&hit), "git push");
@@ -902,13 +902,16 @@ fn a_hit_of_another_stream_has_no_argument_that_this_one_does_not_know() {
     assert_eq!(stream.arg(&hit), Some("command"));
     assert_eq!(stream.message(&decision), "rm -rf in command");
     assert_eq!(
-        stream.prompt(&decision).as_deref(),
+        stream.consult_prompt(&decision).as_deref(),
         Some("May command have it?")
     );
     let other = session.stream();
     assert_eq!((other.arg(&hit), other.start(&hit)), (None, None));
     assert_eq!((other.excerpt(&hit), other.matched(&hit)), ("", ""));
     assert_eq!(other.message(&decision), " in ");
-    assert_eq!(other.prompt(&decision).as_deref(), Some("May  have it?"));
+    assert_eq!(
+        other.consult_prompt(&decision).as_deref(),
+        Some("May  have it?")
+    );
     assert!(other.rule(&decision).is_some());
 }

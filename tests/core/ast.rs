@@ -12,7 +12,7 @@ type Told = (String, String, u64, u64, u64);
 fn read(pack: &Pack, channel: Channel, text: &[u8], cuts: &[usize]) -> Vec<Told> {
     let mut stream = pack.stream();
     stream.open(PART, channel);
-    let _ = stream.tool(PART, "write", "call");
+    let _ = stream.set_tool(PART, "write", "call");
     let mut hits = Vec::new();
     let mut from = 0;
     for &to in cuts.iter().chain([&text.len()]) {

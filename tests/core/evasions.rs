@@ -44,7 +44,7 @@ fn hits(pack: &Pack, parts: &[(Channel, Vec<u8>)], size: usize) -> Vec<(u64, u64
     for (index, (channel, bytes)) in parts.iter().enumerate() {
         let part = PartId(index as u32);
         stream.open(part, *channel);
-        let _ = stream.tool(part, "bash", "call");
+        let _ = stream.set_tool(part, "bash", "call");
         for delta in bytes.chunks(size) {
             let found = stream.push(part, delta);
             hits.extend(found.iter().map(|hit| (hit.end, hit.decided)));

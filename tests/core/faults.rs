@@ -59,7 +59,7 @@ fn a_million_empty_deltas_change_nothing() {
     for _ in 0..1_000_000 {
         assert!(stream.push(PART, b"").is_empty());
     }
-    assert_eq!(stream.delivered(PART), 3);
+    assert_eq!(stream.delivered_bytes(PART), 3);
     assert_eq!(only(&stream.push(PART, b"-rf")), (6, 6));
     assert_eq!(stream.counters(), Counters::default());
 }
@@ -378,7 +378,7 @@ fn offsets_of_an_unwatched_part_pass_32_bits() {
     for _ in 0..80 {
         assert!(stream.push(PART, &block).is_empty());
     }
-    assert_eq!(stream.delivered(PART), 5 << 30);
+    assert_eq!(stream.delivered_bytes(PART), 5 << 30);
     assert_eq!(stream.counters(), Counters::default());
 }
 

@@ -81,7 +81,7 @@ fn folder(path: &str) -> PathBuf {
 
 #[test]
 fn built_in_packs_are_those_of_the_folder_and_load_without_a_warning() {
-    let builtins: Vec<&str> = Pack::builtins().collect();
+    let builtins: Vec<&str> = Pack::builtin_names().collect();
     assert_eq!(builtins, names());
     for name in builtins {
         let builtin = Pack::builtin(name).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -405,7 +405,7 @@ fn hits(pack: &Pack, case: &Case, cuts: &[usize]) -> Vec<Found> {
     };
     stream.open(PART, case.channel);
     if let Some(tool) = &case.tool {
-        add(stream.tool(PART, tool, "call"));
+        add(stream.set_tool(PART, tool, "call"));
     }
     let mut start = 0;
     for &cut in cuts.iter().chain([&case.bytes.len()]) {

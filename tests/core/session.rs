@@ -110,7 +110,7 @@ fn guidance_that_waits_for_the_next_request_is_not_given_twice() {
         ["(inject a)"],
         "it is reserved"
     );
-    session.delivered(&decision);
+    session.mark_delivered(&decision);
     session.compacted();
     assert_eq!(attempt(&mut session, "bad"), ["inject a"]);
 }
@@ -121,7 +121,7 @@ fn a_decision_that_the_host_dropped_was_not_made() {
     let mut session = pack.session();
     assert_eq!(attempt(&mut session, "bad"), ["inject a"]);
     let decision = session.decisions()[0];
-    session.dropped(&decision);
+    session.mark_dropped(&decision);
     assert_eq!(attempt(&mut session, "bad"), ["inject a"]);
 }
 
@@ -362,7 +362,7 @@ fn an_excerpt_shows_the_match_and_a_message_what_it_says() {
     let mut session = pack.session();
     let mut stream = session.stream();
     stream.open(TEXT, Channel::ToolInput);
-    let _ = session.tool(&mut stream, TEXT, "write", "c1");
+    let _ = session.set_tool(&mut stream, TEXT, "write", "c1");
     let input = br#"{"content":"a \u0073ecret\nthing","path":"src\/a.rs"}"#;
     let Verdict::Act(decision) = session.push(&mut stream, TEXT, input) else {
         panic!("the rule is broken");
@@ -447,9 +447,12 @@ fn a_consultation_is_asked_what_its_prompt_says_of_the_call() {
     session.begin_turn();
     let mut stream = session.stream();
     let _ = session.open(&mut stream, TEXT, Channel::ToolInput);
-    let _ = session.tool(&mut stream, TEXT, "bash", "call");
+    let _ = session.set_tool(&mut stream, TEXT, "bash", "call");
     let _ = session.push(&mut stream, TEXT, br#"{"command":"ls; rm -rf x"}"#);
-    let prompts = session.decisions().iter().map(|it| stream.prompt(it));
+    let prompts = session
+        .decisions()
+        .iter()
+        .map(|it| stream.consult_prompt(it));
     let prompts: Vec<Option<String>> = prompts.collect();
     assert_eq!(shown(&session), ["warn note", "consult ask"]);
     assert_eq!(prompts, [None, Some("May bash run `rm -rf`?".to_owned())]);

@@ -105,7 +105,7 @@ fn outcome(pack: &Pack, steps: &[Step]) -> Outcome {
         let mut add = |hits: Hits<'_>| found.extend(hits.iter().copied());
         match step {
             Step::Open(part, channel) => stream.open(*part, *channel),
-            Step::Tool(part, name) => add(stream.tool(*part, name, "call")),
+            Step::Tool(part, name) => add(stream.set_tool(*part, name, "call")),
             Step::Push(part, bytes) => add(stream.push(*part, bytes)),
             Step::Close(part) => add(stream.close(*part)),
         }

@@ -468,7 +468,7 @@ fn tool_input_that_was_json_is_json_without_a_match_whatever_is_taken_out_and_ho
         // No match of the redacted pattern is left.
         let mut stream = pack.stream();
         stream.open(PartId(0), Channel::ToolInput);
-        let _ = stream.tool(PartId(0), "write", "c");
+        let _ = stream.set_tool(PartId(0), "write", "c");
         let mut hits = stream.push(PartId(0), &whole).to_vec();
         hits.extend_from_slice(&stream.close(PartId(0)));
         assert!(

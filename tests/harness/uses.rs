@@ -189,10 +189,10 @@ fn a_rule_about_time_is_asked_while_nothing_arrives() {
     processor.step(seconds(1), Input::Event(delta(0, "Well,")), &mut out);
     assert_eq!(processor.wait(seconds(1)), Some(seconds(2)));
     processor.step(seconds(5), Input::Tick, &mut out);
-    assert!(processor.stream().unwrap().attempt() == 1 && !processor.is_idle());
+    assert!(processor.stream().unwrap().attempt_number() == 1 && !processor.is_idle());
     processor.step(seconds(7), Input::Tick, &mut out);
     assert_eq!(
-        processor.stream().unwrap().attempt(),
+        processor.stream().unwrap().attempt_number(),
         2,
         "cut, and asked for again"
     );

@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_rule_written_out_is_the_same_rule() {
-        let names = Pack::builtins();
+        let names = Pack::builtin_names();
         let builtin = names.fold(Pack::builder(), |builder, name| builder.builtin(name));
         let builtin = builtin.build().unwrap();
         let written = builtin.rules().iter().map(|rule| {

@@ -255,7 +255,7 @@ impl PlaceArgs {
         let mut stream = pack.stream();
         stream.open(PART, Channel::ToolInput);
         let mut hits = stream
-            .tool(PART, self.tool.as_deref().unwrap_or("tool"), "call")
+            .set_tool(PART, self.tool.as_deref().unwrap_or("tool"), "call")
             .len();
         hits += stream.push(PART, input.to_string().as_bytes()).len();
         hits += stream.finish().len();
@@ -585,7 +585,7 @@ fn first_hit(
     stream.set_outcome(PART, rule.outcome.unwrap_or_default());
     let mut hits = Vec::new();
     if let Some(tool) = &part.tool {
-        hits.extend_from_slice(&stream.tool(PART, tool, "call"));
+        hits.extend_from_slice(&stream.set_tool(PART, tool, "call"));
     }
     hits.extend_from_slice(&stream.push(PART, &part.bytes));
     hits.extend_from_slice(&stream.finish());

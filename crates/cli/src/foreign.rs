@@ -388,7 +388,7 @@ paths = ["vendor/"]
         let hits = |tool: &str, input: &str| {
             let mut stream = pack.stream();
             stream.open(ttsr::PartId(0), ttsr::Channel::ToolInput);
-            let named = stream.tool(ttsr::PartId(0), tool, "call").len();
+            let named = stream.set_tool(ttsr::PartId(0), tool, "call").len();
             let pushed = stream.push(ttsr::PartId(0), input.as_bytes()).len();
             named + pushed + stream.finish().len()
         };

@@ -55,7 +55,7 @@ fn load_with(
     builder: PackBuilder,
     left_out: &[&str],
 ) -> Result<Pack, CommandError> {
-    let builtins: Vec<&str> = Pack::builtins().collect();
+    let builtins: Vec<&str> = Pack::builtin_names().collect();
     let builder = if args.packs.is_empty() {
         let taken = builtins.iter().filter(|name| !left_out.contains(name));
         taken.fold(builder, |builder, name| builder.builtin(*name))

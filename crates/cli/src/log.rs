@@ -210,7 +210,7 @@ impl SessionLog {
 /// Returns the turn of a saved rule state.
 fn turn_of(entry: &Entry) -> Option<u64> {
     match entry {
-        Entry::Snapshot { snapshot } => Some(u64::from(snapshot.turn())),
+        Entry::Snapshot { snapshot } => Some(u64::from(snapshot.turns())),
         Entry::Event {
             event: LoopEvent::Decision(decision),
         } => Some(u64::from(decision.turn)),

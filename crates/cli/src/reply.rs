@@ -376,11 +376,11 @@ impl StreamAndSession {
     }
 
     fn tool(&mut self, part: PartId, name: &str, call: &str) {
-        let hits = self.stream.tool(part, name, call);
+        let hits = self.stream.set_tool(part, name, call);
         self.has_news |= !hits.is_empty();
         self.hits.extend_from_slice(&hits);
         if !self.is_cut {
-            let verdict = self.session.tool(&mut self.judged, part, name, call);
+            let verdict = self.session.set_tool(&mut self.judged, part, name, call);
             self.record(verdict);
         }
     }

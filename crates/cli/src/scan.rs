@@ -519,7 +519,7 @@ impl ScannedFile {
         tally.streams += 1;
         tally.parts += 1;
         tally.deltas += self.deltas;
-        tally.bytes += self.stream.delivered(PartId(0));
+        tally.bytes += self.stream.delivered_bytes(PartId(0));
         tally.hits += self.hits.len() as u64;
         tally.add(&self.stream.counters());
     }

@@ -373,7 +373,7 @@ fn hit(
     }
     stream.set_outcome(PART, pack.rules()[rule].outcome.unwrap_or_default());
     if let Some(tool) = &part.tool {
-        add(stream.tool(PART, tool, "call"));
+        add(stream.set_tool(PART, tool, "call"));
     }
     match split {
         PartSplit::ChunkSize(chunk) => {

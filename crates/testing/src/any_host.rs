@@ -205,7 +205,7 @@ pub fn run(data: &[u8]) {
                 part.is_closed = true;
                 let _ = attempt.close(id(number));
             }
-            6 => drop(attempt.tool(id(number), "bash", "call")),
+            6 => drop(attempt.set_tool(id(number), "bash", "call")),
             _ => drop(attempt.open(id(number), choices.pick(&CHANNELS))),
         }
     }

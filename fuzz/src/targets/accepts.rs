@@ -41,13 +41,13 @@ fn read(pack: &Pack, channel: Channel, text: &[u8], size: usize) {
     }
     let (mut stream, part) = (session.stream(), PartId(0));
     let _ = session.open(&mut stream, part, channel);
-    let _ = session.tool(&mut stream, part, "bash", "call");
+    let _ = session.set_tool(&mut stream, part, "bash", "call");
     for delta in text.chunks(size) {
         let _ = session.push(&mut stream, part, delta);
         for decision in session.decisions() {
             let _ = stream.message(decision);
         }
-        assert!(stream.releasable(part) <= stream.delivered(part));
+        assert!(stream.releasable(part) <= stream.delivered_bytes(part));
     }
     let _ = session.close(&mut stream, part);
     let _ = session.finish(&mut stream);

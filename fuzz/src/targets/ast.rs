@@ -27,7 +27,7 @@ pub fn run(data: &[u8]) {
     let read = |size: usize| {
         let (part, mut stream, mut hits) = (PartId(0), PACK.stream(), Vec::new());
         stream.open(part, channel);
-        let _ = stream.tool(part, "write", "call");
+        let _ = stream.set_tool(part, "write", "call");
         for delta in text.chunks(size) {
             hits.extend_from_slice(&stream.push(part, delta));
         }

@@ -22,7 +22,7 @@ pub fn run(data: &[u8]) {
     let mut stream = pack.stream();
     for (part, channel) in (0..).map(PartId).zip(Channel::STREAMED) {
         stream.open(part, channel);
-        let _ = stream.tool(part, "bash", "call");
+        let _ = stream.set_tool(part, "bash", "call");
         for delta in data.chunks(7) {
             let _ = stream.push(part, delta);
         }

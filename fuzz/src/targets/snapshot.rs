@@ -77,7 +77,7 @@ fn reply(session: &mut Session, text: &[u8]) -> Vec<Verdict> {
     verdicts.push(session.finish(&mut stream));
     for verdict in &verdicts {
         if let Verdict::Act(decision) = verdict {
-            session.delivered(decision);
+            session.mark_delivered(decision);
         }
     }
     verdicts

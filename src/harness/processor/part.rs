@@ -49,7 +49,7 @@ impl Processor {
         }
         if let Some(tool) = &tool {
             let call = call.as_deref().unwrap_or_default();
-            let flow = self.conversation.tool(part, tool, call);
+            let flow = self.conversation.set_tool(part, tool, call);
             if self.act(flow, out) {
                 return;
             }
@@ -82,7 +82,7 @@ impl Processor {
             about_it.for_each(|it| it.call.clone_from(&given));
         }
         let id = call.as_deref().unwrap_or_default();
-        let flow = self.conversation.tool(part, &tool, id);
+        let flow = self.conversation.set_tool(part, &tool, id);
         if self.act(flow, out) {
             return;
         }

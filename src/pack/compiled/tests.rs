@@ -130,7 +130,7 @@ fn use_pack(pack: &Pack, text: &[u8]) {
     let mut stream = session.stream();
     for (part, channel) in (0..).map(PartId).zip(Channel::STREAMED) {
         stream.open(part, channel);
-        let _ = session.tool(&mut stream, part, "bash", "call");
+        let _ = session.set_tool(&mut stream, part, "bash", "call");
         for delta in text.chunks(7) {
             let _ = session.push(&mut stream, part, delta);
         }

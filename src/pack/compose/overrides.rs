@@ -132,7 +132,7 @@ pub(super) fn not_extended(target: &str, known: &[&str]) -> Option<String> {
     let is_there = known
         .iter()
         .any(|id| id.rsplit_once('/').is_some_and(|(of, _)| of == pack));
-    let is_builtin = Pack::builtins().any(|name| name == pack);
+    let is_builtin = Pack::builtin_names().any(|name| name == pack);
     (is_builtin && !is_there).then(|| {
         format!(
             "its pack is not part of this one: write `extends = [{}]` in `[pack]`",

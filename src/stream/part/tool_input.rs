@@ -209,9 +209,12 @@ impl HaystackSink for ValueSink<'_, '_> {
             let program = admission.context.program;
             let path = normalise(&String::from_utf8_lossy(&file), program.root());
             admission.scope.paths.push(path.into_boxed_str());
-            admission
-                .scope
-                .resolve_pending(program, end.decided, admission.results, admission.state);
+            admission.scope.resolve_pending(
+                program,
+                end.decided,
+                admission.results,
+                admission.state,
+            );
         }
     }
 }

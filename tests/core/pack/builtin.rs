@@ -17,7 +17,7 @@ fn unknown_builtins_get_a_suggestion() {
 
 #[test]
 fn builtins_load_without_a_warning_under_their_own_name() {
-    for name in Pack::builtins() {
+    for name in Pack::builtin_names() {
         let pack = Pack::builtin(name).unwrap();
         assert_eq!(pack.warnings(), [], "{name}");
         assert!(!pack.rules().is_empty());
@@ -30,13 +30,14 @@ fn builtins_load_without_a_warning_under_their_own_name() {
             );
         }
     }
-    let names: Vec<_> = Pack::builtins().collect();
+    let names: Vec<_> = Pack::builtin_names().collect();
     assert!(names.is_sorted() && names.contains(&"lang/rust"));
 }
 
 #[test]
 fn builtin_patterns_hit_their_examples_and_nothing_else() {
-    let rules = Pack::builtins().flat_map(|name| Pack::builtin(name).unwrap().rules().to_vec());
+    let rules =
+        Pack::builtin_names().flat_map(|name| Pack::builtin(name).unwrap().rules().to_vec());
     // Of a rule with more than patterns, they alone do not tell.
     for rule in rules.filter(has_patterns_only) {
         let regexes: Vec<_> = rule
@@ -70,7 +71,7 @@ fn has_patterns_only(rule: &Rule) -> bool {
 /// A rule of a pack is one by itself, too: the tools try rules one at a time.
 #[test]
 fn every_built_in_rule_can_be_loaded_alone() {
-    for name in Pack::builtins() {
+    for name in Pack::builtin_names() {
         for rule in Pack::builtin(name).unwrap().rules() {
             let alone = Pack::builder().rule(rule.clone()).build();
             assert!(alone.is_ok(), "{}: {}", rule.id, alone.unwrap_err());
@@ -80,7 +81,7 @@ fn every_built_in_rule_can_be_loaded_alone() {
 
 #[test]
 fn built_in_packs_have_nothing_odd_and_ask_for_what_they_use() {
-    for name in Pack::builtins() {
+    for name in Pack::builtin_names() {
         let pack = Pack::builder().builtin(name).lints().build().unwrap();
         let odd: Vec<_> = pack
             .warnings()

@@ -7,7 +7,7 @@ use super::{golden_error, with_rules};
 
 /// Returns the built-in packs that this build can load.
 fn builtins() -> impl Iterator<Item = Pack> {
-    Pack::builtins().map(|name| Pack::builtin(name).unwrap_or_else(|error| panic!("{error}")))
+    Pack::builtin_names().map(|name| Pack::builtin(name).unwrap_or_else(|error| panic!("{error}")))
 }
 
 #[test]

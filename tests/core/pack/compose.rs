@@ -52,7 +52,7 @@ fn an_allow_that_has_ended_excuses_nothing_however_the_pack_is_loaded() {
     let hits = |pack: &Pack| {
         let mut stream = pack.stream();
         stream.open(ttsr::PartId(0), Channel::ToolInput);
-        let _ = stream.tool(ttsr::PartId(0), "t", "");
+        let _ = stream.set_tool(ttsr::PartId(0), "t", "");
         stream.push(ttsr::PartId(0), br#"{"a":"xx"}"#).len()
     };
     let codes = |pack: &Pack| {

@@ -62,7 +62,7 @@ fn f1_a_cut_repeats_until_the_attempt_ends_whatever_the_host_ignored() {
     let _ = conversation.open(CALL, Channel::ToolInput);
     let _ = conversation.push(CALL, br#"{"command": "rm -rf /"}"#);
     // This return value contains the cut, and the host ignores it.
-    let _ = conversation.tool(CALL, "bash", "call_1");
+    let _ = conversation.set_tool(CALL, "bash", "call_1");
     for flow in [
         conversation.flow(),
         conversation.push(TEXT, b"more"),
@@ -458,7 +458,7 @@ fn a_call_that_awaits_a_review_is_not_released() {
     let input = br#"{"command": "git push"}"#;
     let mut conversation = conversation([asks]);
     let _ = conversation.open(CALL, Channel::ToolInput);
-    let _ = conversation.tool(CALL, "bash", "call_1");
+    let _ = conversation.set_tool(CALL, "bash", "call_1");
     for delta in input.chunks(2) {
         assert_eq!(conversation.push(CALL, delta), Flow::Go);
         assert_eq!(taken(&mut conversation, CALL), "");
@@ -479,7 +479,7 @@ fn a_call_that_is_approved_in_an_attempt_is_released() {
     let mut turn = conversation.turn("Go.");
     let mut attempt = turn.attempt();
     let _ = attempt.open(CALL, Channel::ToolInput);
-    let _ = attempt.tool(CALL, "bash", "call_1");
+    let _ = attempt.set_tool(CALL, "bash", "call_1");
     assert_eq!(attempt.push(CALL, br#"{"command":"git push"}"#), Flow::Go);
     assert_eq!(attempt.close(CALL), Flow::Go);
     assert_eq!(attempt.reviews().len(), 1);
@@ -624,7 +624,7 @@ fn names_that_a_host_adds_to_a_conversation_are_known_in_its_replies() {
     for is_known in [true, false] {
         let mut conversation = Conversation::new(&pack);
         if is_known {
-            conversation.know(["our_crate"]);
+            conversation.add_known_names(["our_crate"]);
         }
         let mut turn = conversation.turn("Go.");
         let mut attempt = turn.attempt();
@@ -740,7 +740,7 @@ fn a_call_outside_of_an_attempt_is_cut_and_reads_nothing() {
     type Call = fn(&mut Conversation) -> Flow;
     let calls: [(&str, Call); 12] = [
         ("open", |it| it.open(CALL, Channel::ToolInput)),
-        ("tool", |it| it.tool(CALL, "bash", "call_1")),
+        ("tool", |it| it.set_tool(CALL, "bash", "call_1")),
         ("set_path", |it| it.set_path(CALL, "a.rs")),
         ("set_outcome", |it| it.set_outcome(CALL, ToolOutcome::Ok)),
         ("push", |it| it.push(CALL, b"bad")),
@@ -796,7 +796,7 @@ fn an_event_without_text_changes_nothing_and_a_repetition_is_read_from_its_new_b
         },
     ] {
         assert_eq!(conversation.apply(&event), Flow::Go, "{}", event.name());
-        assert_eq!(conversation.delivered(TEXT), 2, "{}", event.name());
+        assert_eq!(conversation.delivered_bytes(TEXT), 2, "{}", event.name());
     }
     let flow = conversation.apply(&snapshot(b"baa"));
     assert_eq!(

@@ -81,9 +81,9 @@ fn a_fate_that_is_told_twice_counts_as_told_last() {
     session.begin_turn();
     assert_eq!(attempt(&mut session, "a"), ["inject a"]);
     let decision = session.decisions()[0];
-    session.delivered(&decision);
-    session.delivered(&decision);
-    session.dropped(&decision);
+    session.mark_delivered(&decision);
+    session.mark_delivered(&decision);
+    session.mark_dropped(&decision);
     for want in ["inject a", "inject a", "(inject a)"] {
         assert_eq!(attempt(&mut session, "a"), [want]);
     }
@@ -101,7 +101,7 @@ fn guidance_dropped_a_turn_later_was_not_delivered_and_a_reservation_stays() {
     let first = session.decisions()[0];
     session.begin_turn();
     assert_eq!(attempt(&mut session, "a"), ["inject a"]);
-    session.dropped(&first);
+    session.mark_dropped(&first);
     session.compacted();
     assert_eq!(attempt(&mut session, "a"), ["inject a"]);
     assert_eq!(attempt(&mut session, "a"), ["(inject a)"]);
@@ -119,19 +119,19 @@ fn a_cooldown_ends_when_what_it_counts_from_is_dropped_or_left_the_context() {
     let first = session.decisions()[0];
     session.compacted();
     assert_eq!(attempt(&mut session, "a"), ["(inject a)"], "it is to come");
-    session.delivered(&first);
+    session.mark_delivered(&first);
     assert_eq!(attempt(&mut session, "a"), ["(inject a)"], "it is there");
     session.compacted();
     assert_eq!(attempt(&mut session, "a"), ["inject a"]);
     let second = session.decisions()[0];
-    session.dropped(&first);
-    session.dropped(&second);
+    session.mark_dropped(&first);
+    session.mark_dropped(&second);
     assert_eq!(attempt(&mut session, "a"), ["inject a"]);
     let third = session.decisions()[0];
     session.begin_turn();
     session.begin_turn();
     assert_eq!(attempt(&mut session, "a"), ["inject a"]);
-    session.dropped(&third);
+    session.mark_dropped(&third);
     session.begin_turn();
     assert_eq!(
         attempt(&mut session, "a"),
@@ -309,10 +309,10 @@ fn verdicts_and_sources_have_the_names_that_are_serialized() {
 fn a_session_in_shadow_leaves_no_trace_when_it_goes_live() {
     let mut session = pack([rule("a", Action::Inject), rule("b", Action::Retry)]).session();
     session.set_mode(Mode::Shadow);
-    assert_eq!((session.mode(), session.turn()), (Mode::Shadow, 0));
+    assert_eq!((session.mode(), session.turns()), (Mode::Shadow, 0));
     session.begin_turn();
     session.begin_turn();
-    assert_eq!(session.turn(), 2);
+    assert_eq!(session.turns(), 2);
     for _ in 0..4 {
         assert!(
             session
@@ -447,7 +447,7 @@ fn a_scope_of_tools_is_the_same_in_push_and_in_check() {
             let mut pushed = 0;
             let _ = session.open(&mut stream, TEXT, channel);
             if let Some(tool) = tool {
-                let _ = session.tool(&mut stream, TEXT, tool, "");
+                let _ = session.set_tool(&mut stream, TEXT, tool, "");
             }
             let _ = session.push(&mut stream, TEXT, b"a t");
             pushed += session.decisions().len();
@@ -521,7 +521,7 @@ fn a_check_between_two_deltas_leaves_the_attempt_alone() {
         session.push(&mut stream, TEXT, b"b"),
         Verdict::Act(_)
     ));
-    assert_eq!(session.stream().attempt(), 2);
+    assert_eq!(session.stream().attempt_number(), 2);
 }
 
 #[test]

@@ -189,8 +189,8 @@ impl Host {
         let index = self.undecided.len().checked_sub(back + 1)?;
         let decision = self.undecided.remove(index);
         match call {
-            Call::Delivered(_) => self.session.delivered(&decision),
-            _ => self.session.dropped(&decision),
+            Call::Delivered(_) => self.session.mark_delivered(&decision),
+            _ => self.session.mark_dropped(&decision),
         }
         Some(decision)
     }

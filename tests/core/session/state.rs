@@ -19,7 +19,7 @@ fn a_conversation_that_goes_on_in_another_process_remembers() {
     let text = written(&session).to_string();
     let snapshot: Snapshot = serde_json::from_str(&text).unwrap();
     let (mut session, lost) = pack.restore(&snapshot);
-    assert_eq!((session.turn(), lost.len()), (1, 0));
+    assert_eq!((session.turns(), lost.len()), (1, 0));
     assert_eq!(attempt(&mut session, "a b"), ["(inject a)", "inject b"]);
 }
 
@@ -105,12 +105,12 @@ fn a_running_stream_keeps_its_pack_and_the_next_one_has_the_new_one() {
     let _ = session.push(&mut stream, TEXT, b"new z ");
     let decision = session.decisions()[0];
     assert_eq!(stream.rule(&decision).unwrap().id, "p/z");
-    session.delivered(&decision);
+    session.mark_delivered(&decision);
     let Verdict::Act(decision) = session.push(&mut stream, TEXT, b"old") else {
         panic!("the running stream has the old rule");
     };
     assert_eq!(stream.rule(&decision).unwrap().id, "p/old");
-    session.dropped(&decision);
+    session.mark_dropped(&decision);
     assert_eq!(
         attempt(&mut session, "old z new"),
         ["(inject z)", "abort new"]
@@ -141,7 +141,7 @@ fn decisions_from_many_packs_ago_change_nothing_and_never_panic() {
     for _ in 0..40 {
         let _ = session.reload(pack.clone());
     }
-    session.dropped(&decision);
+    session.mark_dropped(&decision);
     assert_eq!(attempt(&mut session, "a"), ["(inject a)"]);
     let _ = session.push(&mut stream, PartId(1), b"a");
     assert_eq!(shown(&session).len(), 1);
@@ -157,7 +157,7 @@ fn a_decision_is_known_for_sixteen_packs() {
         for _ in 0..reloads {
             let _ = session.reload(pack.clone());
         }
-        session.dropped(&decision);
+        session.mark_dropped(&decision);
         assert_eq!(attempt(&mut session, "a"), [want], "{reloads} reloads");
     }
 }
@@ -166,9 +166,9 @@ fn a_decision_is_known_for_sixteen_packs() {
 fn a_snapshot_says_its_turn() {
     let pack = pack([rule("a", Action::Inject)]);
     let mut session = pack.session();
-    assert_eq!(session.snapshot().turn(), 0);
+    assert_eq!(session.snapshot().turns(), 0);
     (0..3).for_each(|_| session.begin_turn());
-    assert_eq!(session.snapshot().turn(), 3);
+    assert_eq!(session.snapshot().turns(), 3);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn names_that_the_host_knows_are_known_in_every_later_stream() {
         session.decisions().len()
     };
     let mut session = pack.session();
-    session.know(["our_crate"]);
+    session.add_known_names(["our_crate"]);
     assert_eq!([decided(&mut session), decided(&mut session)], [0, 0]);
     assert_eq!(decided(&mut pack.session()), 1);
 }
@@ -288,8 +288,8 @@ fn a_stream_of_another_session_leaves_no_state_of_rules_that_this_one_does_not_h
     let verdict = session.push(&mut stream, TEXT, b"a b c");
     assert_ne!(verdict, Verdict::Continue);
     for decision in session.decisions().to_vec() {
-        session.delivered(&decision);
-        session.dropped(&decision);
+        session.mark_delivered(&decision);
+        session.mark_dropped(&decision);
         let is_known = decision.rule().is_some_and(|rule| rule.index() == 0);
         assert_eq!(session.rule_id(&decision).is_some(), is_known);
     }

@@ -392,7 +392,7 @@ fn read(random: &mut Random, pack: &Pack, channel: Channel, text: &[u8]) -> usiz
     let part = PartId(3);
     let _ = session.open(&mut stream, part, channel);
     if channel == Channel::ToolInput {
-        let _ = session.tool(&mut stream, part, "bash", "call");
+        let _ = session.set_tool(&mut stream, part, "bash", "call");
     }
     let mut hits = 0;
     let mut rest = bytes;
@@ -404,7 +404,7 @@ fn read(random: &mut Random, pack: &Pack, channel: Channel, text: &[u8]) -> usiz
         for decision in session.decisions() {
             drop(stream.message(decision));
         }
-        assert!(stream.releasable(part) <= stream.delivered(part));
+        assert!(stream.releasable(part) <= stream.delivered_bytes(part));
         rest = after;
     }
     let _ = session.close(&mut stream, part);

@@ -58,7 +58,7 @@ impl<'s> Reading<'s> {
         let mut add = |new: &[Hit]| self.hits.extend_from_slice(new);
         match step {
             Step::Open(part, channel) => stream.open(*part, *channel),
-            Step::Tool(part, name) => add(&stream.tool(*part, name, "call")),
+            Step::Tool(part, name) => add(&stream.set_tool(*part, name, "call")),
             Step::Push(part, bytes) => add(&stream.push(*part, bytes)),
             Step::Close(part) => add(&stream.close(*part)),
         }
@@ -176,7 +176,7 @@ fn decisions(mut session: Session, steps: &[Step]) -> Vec<Decision> {
     for step in steps.iter().map(Some).chain([None]) {
         let _ = match step {
             Some(Step::Open(part, channel)) => session.open(&mut stream, *part, *channel),
-            Some(Step::Tool(part, name)) => session.tool(&mut stream, *part, name, "call"),
+            Some(Step::Tool(part, name)) => session.set_tool(&mut stream, *part, name, "call"),
             Some(Step::Push(part, bytes)) => session.push(&mut stream, *part, bytes),
             Some(Step::Close(part)) => session.close(&mut stream, *part),
             None => session.finish(&mut stream),

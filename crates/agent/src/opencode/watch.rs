@@ -724,8 +724,8 @@ impl SessionWatcher {
                 .take_if(|stopping| stopping.message == *message);
         }
         match (action.decision(), is_done) {
-            (Some(decision), true) => watched.session.delivered(decision),
-            (Some(decision), false) => watched.session.dropped(decision),
+            (Some(decision), true) => watched.session.mark_delivered(decision),
+            (Some(decision), false) => watched.session.mark_dropped(decision),
             (None, _) => {}
         }
     }
@@ -858,7 +858,7 @@ impl WatchedSession {
 
     fn hold(&mut self, action: ServerAction) {
         match (self.held.len() < MAX_HELD, action.decision()) {
-            (false, Some(decision)) => self.session.dropped(decision),
+            (false, Some(decision)) => self.session.mark_dropped(decision),
             _ => self.held.push(action),
         }
     }
@@ -900,14 +900,14 @@ impl WatchedSession {
                 let call = call.as_deref().unwrap_or_default();
                 match tool {
                     Some(tool) if opened == Verdict::Continue => {
-                        session.tool(&mut reply.stream, part, &tool, call)
+                        session.set_tool(&mut reply.stream, part, &tool, call)
                     }
                     _ => opened,
                 }
             }
             Event::Tool { part, tool, call } => {
                 let call = call.as_deref().unwrap_or_default();
-                session.tool(&mut reply.stream, part, &tool, call)
+                session.set_tool(&mut reply.stream, part, &tool, call)
             }
             Event::Outcome { part, outcome } => {
                 reply.stream.set_outcome(part, outcome);
@@ -1031,7 +1031,7 @@ impl WatchedSession {
         }
         for decision in &decisions {
             if matches!(decision.action, Action::Warn | Action::Observe) {
-                self.session.delivered(decision);
+                self.session.mark_delivered(decision);
             }
         }
     }

@@ -125,7 +125,7 @@ fn open(pack: &Pack, channel: Channel) -> Stream {
     let mut stream = pack.stream();
     stream.open(PART, channel);
     if channel == Channel::ToolInput {
-        assert!(stream.tool(PART, "bash", "call").is_empty());
+        assert!(stream.set_tool(PART, "bash", "call").is_empty());
     }
     stream
 }
@@ -330,7 +330,7 @@ fn retained(pack: &Pack, channel: Channel, text: &str) -> isize {
     let run = || {
         let mut stream = pack.stream();
         stream.open(PART, channel);
-        let _ = stream.tool(PART, "edit", "call");
+        let _ = stream.set_tool(PART, "edit", "call");
         let live = LIVE.get();
         for delta in text.as_bytes().chunks(61) {
             let _ = stream.push(PART, delta);
@@ -514,7 +514,7 @@ fn a_million_closed_parts_cost_a_stream_little_and_nothing_past_the_limit() {
         kept <= 20 * parts as isize,
         "{kept} bytes for {parts} parts"
     );
-    assert_eq!(stream.delivered(PartId(parts / 2)), 6);
+    assert_eq!(stream.delivered_bytes(PartId(parts / 2)), 6);
     let limited = with(1000);
     drop(of_closed_parts(&limited, 10));
     let (at_limit, _stream) = of_closed_parts(&limited, 1001);

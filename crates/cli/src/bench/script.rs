@@ -161,7 +161,7 @@ impl StreamOp {
                 stream.open(*part, *channel);
                 0
             }
-            StreamOp::Tool(part, name, call) => stream.tool(*part, name, call).len(),
+            StreamOp::Tool(part, name, call) => stream.set_tool(*part, name, call).len(),
             StreamOp::Outcome(part, outcome) => {
                 stream.set_outcome(*part, *outcome);
                 0

@@ -33,7 +33,7 @@ impl PackWatch {
             .packs
             .packs
             .iter()
-            .filter(|name| !Pack::builtins().any(|builtin| builtin == name.as_str()))
+            .filter(|name| !Pack::builtin_names().any(|builtin| builtin == name.as_str()))
             .filter_map(|name| std::path::absolute(name).ok())
             .collect();
         if files.is_empty() {

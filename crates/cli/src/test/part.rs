@@ -47,7 +47,7 @@ impl ExamplePart {
             conversation.set_outcome(PART, outcome).ok()?;
         }
         if let Some(tool) = &self.tool {
-            conversation.tool(PART, tool, "call").ok()?;
+            conversation.set_tool(PART, tool, "call").ok()?;
         }
         conversation.push(PART, &self.bytes).ok()?;
         conversation.close(PART).ok()

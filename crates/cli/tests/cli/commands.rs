@@ -1313,7 +1313,7 @@ fn the_pages_about_the_packs_are_those_that_the_command_writes() {
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{told}");
     let packs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/packs");
-    for name in ttsr::Pack::builtins() {
+    for name in ttsr::Pack::builtin_names() {
         let page = packs.join(name.replace('/', "-") + ".md");
         assert!(page.exists(), "{name} has no page");
     }
@@ -1609,7 +1609,7 @@ fn every_shape_of_oh_my_pis_rules_is_imported() {
             let input = serde_json::json!({ "path": file, "content": broken }).to_string();
             let mut stream = pack.stream();
             stream.open(ttsr::PartId(0), ttsr::Channel::ToolInput);
-            let mut hits = stream.tool(ttsr::PartId(0), "write", "call").to_vec();
+            let mut hits = stream.set_tool(ttsr::PartId(0), "write", "call").to_vec();
             hits.extend_from_slice(&stream.push(ttsr::PartId(0), input.as_bytes()));
             hits.extend_from_slice(&stream.finish());
             let id = pack.find(&format!("imported/{name}")).expect(name);

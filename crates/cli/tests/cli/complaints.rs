@@ -30,7 +30,7 @@ fn rule(keys: &str) -> Pack {
 fn hits(pack: &Pack, channel: Channel, tool: &str, deltas: &[&[u8]]) -> Vec<Hit> {
     let mut stream = pack.stream();
     stream.open(A, channel);
-    let mut hits = stream.tool(A, tool, "call").to_vec();
+    let mut hits = stream.set_tool(A, tool, "call").to_vec();
     for delta in deltas {
         hits.extend_from_slice(&stream.push(A, delta));
     }
@@ -91,7 +91,7 @@ fn a_rule_that_does_not_act_says_why() {
     assert_eq!(attempt(&mut session, "bad"), [(Action::Inject, None)]);
     let again = attempt(&mut session, "bad");
     assert_eq!(again, [(Action::Inject, Some(Suppression::Repeat))]);
-    assert_eq!(session.decisions()[0].turn, session.turn());
+    assert_eq!(session.decisions()[0].turn, session.turns());
 }
 
 /// Complaint: a switch that turned everything off was read by some entry points and not by others.
@@ -111,7 +111,7 @@ fn shadow_holds_for_every_call() {
         session.close(&mut stream, A),
         session.open(&mut stream, B, Channel::ToolInput),
         session.push(&mut stream, B, br#"{"a":"bad"}"#),
-        session.tool(&mut stream, B, "bash", "call"),
+        session.set_tool(&mut stream, B, "bash", "call"),
         session.finish(&mut stream),
     ];
     verdicts.push(session.check(Channel::UserInput, None, b"bad").verdict());
@@ -228,7 +228,7 @@ fn a_decision_names_the_call_it_is_about() {
     let mut stream = session.stream();
     for (part, call) in [(A, "call_1"), (B, "call_2")] {
         let _ = session.open(&mut stream, part, Channel::ToolInput);
-        let _ = session.tool(&mut stream, part, "bash", call);
+        let _ = session.set_tool(&mut stream, part, "bash", call);
     }
     let _ = session.push(&mut stream, A, br#"{"command":"ls"}"#);
     let Verdict::Act(decision) = session.push(&mut stream, B, br#"{"command":"bad"}"#) else {
@@ -245,7 +245,7 @@ fn guidance_that_left_the_context_is_given_again() {
     let mut session = pack.session();
     assert_eq!(attempt(&mut session, "bad"), [(Action::Inject, None)]);
     let decision = session.decisions()[0];
-    session.delivered(&decision);
+    session.mark_delivered(&decision);
     session.compacted();
     assert_eq!(attempt(&mut session, "bad"), [(Action::Inject, None)]);
 }
@@ -620,7 +620,7 @@ fn a_loop_of_calls_may_vary_in_one_argument() {
         (0..30).any(|n| {
             let part = PartId(n);
             stream.open(part, Channel::ToolInput);
-            let mut found = stream.tool(part, "grep", &format!("call {n}")).len();
+            let mut found = stream.set_tool(part, "grep", &format!("call {n}")).len();
             found += stream.push(part, input(n).as_bytes()).len();
             found += stream.close(part).len();
             found > 0
@@ -668,7 +668,7 @@ fn a_match_may_span_any_number_of_deltas_and_the_end_is_that_of_the_part() {
 /// Complaint: a guard that hides its instructions looks like an injection; messages to the model hide nothing.
 #[test]
 fn no_message_of_a_built_in_rule_asks_to_hide_itself() {
-    for name in Pack::builtins() {
+    for name in Pack::builtin_names() {
         for rule in Pack::builtin(name).unwrap().rules() {
             let message = rule.message.clone().unwrap_or_default()
                 + rule.instead.as_deref().unwrap_or_default();

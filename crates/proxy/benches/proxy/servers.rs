@@ -237,7 +237,7 @@ pub(crate) fn serve_role(name: &str, to: SocketAddr) {
 /// Returns the packs that `ttsr proxy` loads.
 fn built_in() -> Pack {
     let names =
-        Pack::builtins().filter(|name| !name.starts_with("opencode/") && *name != "std/pii");
+        Pack::builtin_names().filter(|name| !name.starts_with("opencode/") && *name != "std/pii");
     let builder = names.fold(Pack::builder(), |builder, name| builder.builtin(name));
     builder.build().expect("the built-in packs")
 }

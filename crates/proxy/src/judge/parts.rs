@@ -372,7 +372,7 @@ impl JudgedParts {
         let flow = self.conversation.open(id, channel);
         self.check(flow)?;
         if let Some((tool, call)) = tool {
-            let flow = self.conversation.tool(id, &tool, &call);
+            let flow = self.conversation.set_tool(id, &tool, &call);
             self.check(flow)?;
         }
         self.push(copy, bytes, frame)?;

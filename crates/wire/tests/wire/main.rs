@@ -792,9 +792,12 @@ fn a_tool_name_in_pieces_is_the_name_that_rules_see() {
                     } => {
                         stream.open(part, channel);
                         let tool = tool.unwrap_or_default();
-                        hits += usize::from(!tool.is_empty()) * stream.tool(part, &tool, "k").len();
+                        hits +=
+                            usize::from(!tool.is_empty()) * stream.set_tool(part, &tool, "k").len();
                     }
-                    Event::Tool { part, tool, .. } => hits += stream.tool(part, &tool, "k").len(),
+                    Event::Tool { part, tool, .. } => {
+                        hits += stream.set_tool(part, &tool, "k").len()
+                    }
                     Event::Delta { part, bytes } => hits += stream.push(part, &bytes).len(),
                     Event::PartEnd { part } => hits += stream.close(part).len(),
                     _ => {}

@@ -22,7 +22,7 @@ fn pack(on: &str, condition: &str, more: &str) -> Pack {
 fn read(pack: &Pack, channel: Channel, text: &[u8], cuts: &[usize]) -> Vec<(String, u64, u64)> {
     let mut stream = pack.stream();
     stream.open(PART, channel);
-    let _ = stream.tool(PART, "write", "call");
+    let _ = stream.set_tool(PART, "write", "call");
     let mut hits = Vec::new();
     let mut from = 0;
     for &to in cuts.iter().chain([&text.len()]) {
@@ -434,7 +434,7 @@ fn the_same_call_again_and_again_is_a_loop() {
     ] {
         let mut stream = session.stream();
         stream.open(PART, Channel::ToolInput);
-        let _ = session.tool(&mut stream, PART, "read", "call");
+        let _ = session.set_tool(&mut stream, PART, "read", "call");
         let _ = session.push(&mut stream, PART, input.as_bytes());
         let _ = session.finish(&mut stream);
         hits.push(session.decisions().len());
@@ -557,7 +557,7 @@ fn names_that_the_host_knows_are_known() {
         (&["My_Crate", "other_crate"], 0),
     ] {
         let mut stream = pack.stream();
-        stream.know(names.iter().copied());
+        stream.add_known_names(names.iter().copied());
         let mut found = stream.push(PART, text.as_bytes()).len();
         found += stream.finish().len();
         assert_eq!(found, hits, "{names:?}");
@@ -597,7 +597,7 @@ fn files_that_nobody_knows_are_found_in_code_spans() {
         );
     }
     let mut stream = pack.stream();
-    stream.know(["src/mian.rs"]);
+    stream.add_known_names(["src/mian.rs"]);
     let text = b"`src/mian.rs` and `src/other.rs` ";
     let hits = stream.push(PART, text).to_vec();
     assert_eq!((hits.len(), stream.matched(&hits[0])), (1, "src/other.rs"));
@@ -618,15 +618,15 @@ fn tools_that_nobody_knows_are_found_when_they_are_named() {
     ] {
         let mut stream = pack.stream();
         stream.open(PART, Channel::ToolInput);
-        assert_eq!(stream.tool(PART, name, "1").len(), hits, "{name}");
+        assert_eq!(stream.set_tool(PART, name, "1").len(), hits, "{name}");
         // The second name has no effect.
-        assert_eq!(stream.tool(PART, "other", "1").len(), 0);
+        assert_eq!(stream.set_tool(PART, "other", "1").len(), 0);
         assert_eq!(stream.push(PART, b"{}").len(), 0);
     }
     let mut stream = pack.stream();
-    stream.know(["search_web"]);
+    stream.add_known_names(["search_web"]);
     stream.open(PART, Channel::ToolInput);
-    assert_eq!(stream.tool(PART, "search_web", "1").len(), 0);
+    assert_eq!(stream.set_tool(PART, "search_web", "1").len(), 0);
 }
 
 #[test]
@@ -755,6 +755,6 @@ fn places_of_hits_views_and_matches_pass_32_bits() {
         assert_eq!(hits.len(), 1, "{message}");
         assert_eq!(hits[0].end, end, "{message}");
         assert_eq!(stream.matched(&hits[0]), "rm x", "{message}");
-        assert_eq!(stream.delivered(PART), before + 10, "{message}");
+        assert_eq!(stream.delivered_bytes(PART), before + 10, "{message}");
     }
 }

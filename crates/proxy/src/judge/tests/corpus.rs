@@ -215,7 +215,7 @@ fn builtin_names() -> impl Iterator<Item = &'static str> {
         "opencode/phase-reminder",
         "opencode/post-read-nudge",
     ];
-    Pack::builtins().filter(move |name| !left_out.contains(name))
+    Pack::builtin_names().filter(move |name| !left_out.contains(name))
 }
 
 /// The built-in packs that the proxy loads, and two rules for the planted texts.
@@ -256,12 +256,12 @@ fn replayed(pack: &Pack, body: &[u8]) -> Vec<(Option<String>, &'static str, u64)
             } => {
                 stream.open(*part, *channel);
                 tool.as_deref().map(|tool| {
-                    session.tool(stream, *part, tool, call.as_deref().unwrap_or_default())
+                    session.set_tool(stream, *part, tool, call.as_deref().unwrap_or_default())
                 })
             }
             Event::Tool { part, tool, call } => {
                 let call = call.as_deref().unwrap_or_default();
-                Some(session.tool(stream, *part, tool, call))
+                Some(session.set_tool(stream, *part, tool, call))
             }
             Event::Outcome { part, outcome } => {
                 stream.set_outcome(*part, *outcome);
