@@ -246,6 +246,10 @@ impl Pack {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     #[must_use]
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "a pack has far fewer than 2^32 rules"
+    )]
     pub fn find(&self, id: &str) -> Option<RuleId> {
         let found = self
             .rules()

@@ -463,7 +463,9 @@ impl Matcher {
     }
 
     /// Returns true if there is no partial match: no match that starts before this position can end after it.
-    /// Only for matchers made by [`for_full_matches`](Self::for_full_matches).
+    ///
+    /// Only for matchers made by [`for_full_matches`](Self::for_full_matches), whose example shows it. Others cut patterns
+    /// and step suffixes apart, so of them the result says nothing.
     #[inline]
     pub fn is_idle(&self, cursor: &Cursor) -> bool {
         let mut more = self.more.iter().zip(cursor.more.iter().flatten());
@@ -493,7 +495,10 @@ impl Matcher {
     }
 
     /// Moves the cursor to a position after `text` at which no match is in progress. Look-behind sees the end of `text`,
-    /// before which the haystack may have more bytes. Only for matchers made by [`for_full_matches`](Self::for_full_matches).
+    /// before which the haystack may have more bytes.
+    ///
+    /// Only for matchers made by [`for_full_matches`](Self::for_full_matches). With others it is unspecified which matches
+    /// are reported afterwards.
     pub fn restart_after(&self, cursor: &mut Cursor, text: &[u8]) {
         self.each(cursor, |automaton, cursor| {
             automaton.lazy.restart_after(cursor, text);

@@ -177,6 +177,21 @@ pub enum FoldError {
 ///
 /// With the feature `lookaround`, a pattern with look-around or back-references is parsed to its hull: a regular
 /// expression that matches wherever the pattern does. `lookaround::verify` decides its candidates.
+///
+/// # Errors
+/// Those of [`parse_syntax`] and [`accept`].
+///
+/// # Example: a pattern, and two that are refused
+/// ```
+/// use ttsr_automata::PatternLimits;
+/// use ttsr_automata::pattern::{PatternError, parse};
+///
+/// let limits = PatternLimits::default();
+/// assert_eq!(parse("ab+", &limits)?.properties().minimum_len(), Some(2));
+/// assert_eq!(parse("a*", &limits), Err(PatternError::MatchesEmpty));
+/// assert!(matches!(parse("a(", &limits), Err(PatternError::Syntax { .. })));
+/// # Ok::<(), PatternError>(())
+/// ```
 pub fn parse(text: &str, limits: &PatternLimits) -> Result<Hir, PatternError> {
     let hir = parse_syntax(text, false, limits)?.hir;
     accept(&hir, limits)?;
@@ -193,6 +208,11 @@ pub struct Parsed {
 }
 
 /// Parses a regular expression, case-insensitively if `ignores_case`. Only the length of the text is checked.
+///
+/// # Errors
+/// Returns an error if the text is longer than [`PatternLimits::pattern_bytes`] or is no regular expression. A pattern with
+/// look-around or back-references is an error without the feature `lookaround`; with it, one is whose decision needs text
+/// without a bound.
 pub fn parse_syntax(
     text: &str,
     ignores_case: bool,
@@ -232,6 +252,9 @@ pub fn parse_syntax(
 }
 
 /// Accepts a pattern that does not match the empty text and has at most `rule_states` states.
+///
+/// # Errors
+/// Returns an error if the pattern matches the empty text, or has more states than [`PatternLimits::rule_states`].
 pub fn accept(hir: &Hir, limits: &PatternLimits) -> Result<(), PatternError> {
     if min_match_bytes(hir) == Some(0) {
         return Err(PatternError::MatchesEmpty);
@@ -281,6 +304,9 @@ impl PatternCache {
     }
 
     /// Returns the result of [`parse_syntax`] for that text.
+    ///
+    /// # Errors
+    /// Those of [`parse_syntax`].
     pub fn parse_syntax(&self, text: &str, ignores_case: bool) -> Result<Parsed, PatternError> {
         let ParsedPatterns { by_text, bytes } = &mut *self.parsed.borrow_mut();
         let by_text = &mut by_text[usize::from(ignores_case)];
@@ -297,6 +323,9 @@ impl PatternCache {
     }
 
     /// Returns the result of [`parse`] for that text, shared with later calls.
+    ///
+    /// # Errors
+    /// Those of [`parse`].
     pub fn parse(&self, text: &str) -> Result<Arc<Hir>, PatternError> {
         let hir = self.parse_syntax(text, false)?.hir;
         accept(&hir, &self.limits)?;

@@ -142,6 +142,21 @@ pub struct Compiler {
 impl Compiler {
     /// Compiles a pattern that [`pattern::accept`](super::pattern::accept) has accepted. The program records the
     /// capture group with the index `group`, and no other.
+    ///
+    /// # Example: the matches in a text, and where a match that ends at an offset starts
+    /// ```
+    /// use ttsr_automata::PatternLimits;
+    /// use ttsr_automata::pattern::{PatternError, parse};
+    /// use ttsr_automata::pike::Compiler;
+    ///
+    /// let hir = parse("b+", &PatternLimits::default())?;
+    /// let engine = Compiler::default().compile(&hir, None);
+    /// let found: Vec<_> = engine.find_all(b"abba b", 0).into_iter().map(|found| found.range).collect();
+    /// assert_eq!(found, [1..3, 5..6]);
+    /// assert_eq!(engine.leftmost_start(b"abba b", 0, 3), Some(1));
+    /// assert_eq!(engine.leftmost_start(b"abba b", 0, 4), None);
+    /// # Ok::<(), PatternError>(())
+    /// ```
     pub fn compile(&mut self, hir: &Hir, group: Option<u32>) -> PikeVm {
         let mut builder = Builder {
             shared: &mut self.sets,

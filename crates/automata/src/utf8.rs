@@ -100,6 +100,20 @@ impl Utf8Decoder {
 
     /// Pushes one byte. Calls `on` for each symbol that is now certain, with the number of bytes between its end and
     /// the end of this byte.
+    ///
+    /// # Example: a character in two pieces, and a byte of none
+    /// ```
+    /// use ttsr_automata::utf8::{Symbol, Utf8Decoder};
+    ///
+    /// let mut decoder = Utf8Decoder::default();
+    /// let mut symbols = Vec::new();
+    /// for delta in [&b"a\xC3"[..], b"\xA9\xFF"] {
+    ///     for &byte in delta {
+    ///         decoder.push(byte, |symbol, _| symbols.push(symbol));
+    ///     }
+    /// }
+    /// assert_eq!(symbols, [Symbol::Char('a'), Symbol::Char('é'), Symbol::Raw(0xFF)]);
+    /// ```
     pub fn push(&mut self, byte: u8, mut on: impl FnMut(Symbol, usize)) {
         // At most three bytes are pending, so with this one there are at most four, the longest character.
         let count = self.pending();

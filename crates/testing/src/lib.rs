@@ -1,5 +1,8 @@
 //! Helpers that several tests share: a seeded random generator, random patterns, and texts that match them.
 
+// A panic here fails a test, which is its purpose.
+#![allow(clippy::missing_panics_doc, clippy::missing_errors_doc)]
+
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 pub mod any_host;

@@ -269,6 +269,7 @@ impl Language {
 
     /// Returns the name.
     #[inline]
+    #[expect(clippy::missing_panics_doc, reason = "the bytes are those of a str")]
     pub fn name(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.len.into()]).expect("it was made from a str")
     }

@@ -50,8 +50,11 @@ pub struct LookaroundPattern {
     pub size: usize,
 }
 
-/// Parses a pattern that `regex-syntax` has refused. Returns `plain_error` if the pattern has neither look-around nor a
-/// back-reference.
+/// Parses a pattern that `regex-syntax` has refused.
+///
+/// # Errors
+/// Returns `plain_error` if the pattern has neither look-around nor a back-reference, and another error if one of them needs
+/// text without a bound.
 pub fn parse(
     text: &str,
     limits: &PatternLimits,

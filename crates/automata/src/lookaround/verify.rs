@@ -77,6 +77,10 @@ pub enum Verification {
 }
 
 /// Returns the hull of a pattern that `regex-syntax` has refused, if candidates of the pattern can be verified.
+///
+/// # Errors
+/// Returns `plain_error` if the pattern has neither look-around nor a back-reference, and another error if one of them needs
+/// text without a bound, or if an engine exceeds the limits.
 pub fn hull(
     text: &str,
     limits: &PatternLimits,
@@ -94,6 +98,22 @@ pub fn hull(
 
 impl Verifier {
     /// Compiles the check of a pattern with look-around or back-references.
+    ///
+    /// # Errors
+    /// Returns an error if the pattern has neither, if one of them needs text without a bound, or if an engine exceeds the
+    /// limits.
+    ///
+    /// # Example: a match that the text after it decides
+    /// ```
+    /// use ttsr_automata::lookaround::verify::{Verification, Verifier};
+    /// use ttsr_automata::PatternLimits;
+    ///
+    /// let verifier = Verifier::compile(r"key(?!ring)", &PatternLimits::default())?;
+    /// assert_eq!(verifier.ahead(), 4);
+    /// assert_eq!(verifier.verify_end(b"a key her", true, 5), Verification::Match(2));
+    /// assert_eq!(verifier.verify_end(b"a keyring", true, 5), Verification::NoMatch);
+    /// # Ok::<(), ttsr_automata::pattern::PatternError>(())
+    /// ```
     pub fn compile(text: &str, limits: &PatternLimits) -> Result<Verifier, PatternError> {
         let plain_error = PatternError::NeedsLookaround {
             construct: "look-around",
@@ -130,8 +150,8 @@ impl Verifier {
         self.ahead
     }
 
-    /// Checks if a match ends at `end`. The window must continue for [`ahead`](Self::ahead) characters after `end`, or
-    /// to the end of the haystack. `is_whole` is true if the window starts where the haystack starts.
+    /// Checks if a match ends at `end`. The window must continue for exactly [`ahead`](Self::ahead) characters after `end`,
+    /// or to the end of the haystack. `is_whole` is true if the window starts where the haystack starts.
     ///
     /// # Panics
     /// If `end` is greater than the length of the window.
