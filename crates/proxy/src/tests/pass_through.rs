@@ -423,6 +423,32 @@ async fn the_end_of_the_proxy_waits_for_requests_in_progress() {
 }
 
 #[tokio::test]
+async fn a_reply_that_outlasts_the_time_of_the_end_is_broken_off() {
+    for (front, back) in VERSIONS {
+        let (upstream, mut heard) = open_server("application/octet-stream").await;
+        let mut config = config(upstream.address, back);
+        config.limits.drain_time = std::time::Duration::from_millis(100);
+        let proxy = start(config, no_rules()).await;
+        let request = client(front).request(get(&proxy.url("/local/x")));
+        let response = tokio::spawn(async move {
+            let response = request.await.unwrap();
+            response.into_body().collect().await
+        });
+        let frames = within(heard.recv()).await.unwrap();
+        frames.send(Ok("one".into())).await.unwrap();
+        let began = std::time::Instant::now();
+        proxy.stop.send(()).unwrap();
+        within(proxy.ended).await.unwrap();
+        assert!(began.elapsed().as_millis() >= 100);
+        within(response)
+            .await
+            .unwrap()
+            .expect_err("it is incomplete");
+        within(frames.closed()).await;
+    }
+}
+
+#[tokio::test]
 async fn the_first_bytes_of_a_connection_may_arrive_one_by_one() {
     let upstream = server(|_| async { Response::new(ScriptedBody::of(Vec::new())) }).await;
     let proxy = start(config(upstream.address, Http::One), no_rules()).await;
