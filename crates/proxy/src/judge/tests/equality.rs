@@ -5,6 +5,7 @@
 //! `TTSR_EQUALITY` is another number, from 16 on all of them. `TTSR_TEST_SCALE` is the percentage of these pairs.
 
 mod planted;
+mod requests;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -17,7 +17,7 @@ pub(super) struct Violation {
     /// The full id of the rule.
     pub(super) rule: String,
     pub(super) channel: Channel,
-    tool: String,
+    pub(super) tool: String,
     /// The text, or the input of the tool.
     text: String,
 }
@@ -60,7 +60,7 @@ fn call_input(rule: &Rule, text: &str) -> String {
 }
 
 impl Violation {
-    fn new(rule: &Rule, channel: Channel, example: &str) -> Violation {
+    pub(super) fn new(rule: &Rule, channel: Channel, example: &str) -> Violation {
         let text = match channel {
             Channel::ToolInput => call_input(rule, example),
             _ => example.to_owned(),
