@@ -263,37 +263,63 @@ fn hits_and_verdicts_on_each_recording_under_each_built_in_pack_are_those_of_a_r
     }
 }
 
+/// Compares a recorded body under each pack, as it is and with a violation. Responses repeats its texts, and a replay does
+/// not read a repetition that differs.
+fn compare_body(
+    body: &[u8],
+    packs: &[TestedPack],
+    name: &str,
+    random: &mut Random,
+) -> Option<Compared> {
+    let api = api_of(body)?;
+    let mut compared = Compared::default();
+    for tested in packs {
+        let is_text = |it: &&Violation| it.channel == Channel::Text;
+        let violations: Vec<&Violation> = tested.violations.iter().filter(is_text).collect();
+        let nth = random.below(violations.len().max(1));
+        let violation = violations.get(nth).copied();
+        let violation = violation.filter(|_| api != ModelApi::OpenAiResponses);
+        let planted = violation.and_then(|it| Some((it.planted_in_body(body)?, it)));
+        let bodies = [
+            Some((body, None)),
+            planted.as_ref().map(|(body, it)| (&body[..], Some(*it))),
+        ];
+        for (body, planted) in bodies.into_iter().flatten() {
+            let comparison = Comparison {
+                api,
+                tested,
+                body,
+                size: 1 + random.below(300),
+                name,
+                planted,
+            };
+            compared.add(&comparison.run());
+        }
+    }
+    Some(compared)
+}
+
 #[test]
 fn hits_and_verdicts_on_each_recorded_body_under_each_built_in_pack_are_those_of_a_replay() {
     let Some(corpus) = skip::corpus() else {
         return;
     };
     let packs = tested_packs();
-    let every = 100 / scale(100).clamp(1, 100);
     let mut random = Random::new(41);
-    let (mut compared, mut read, mut pairs) = (Compared::default(), 0, 0);
-    for path in wire_files(&corpus) {
+    let (mut compared, mut read) = (Compared::default(), 0);
+    let every = 100 / scale(100).clamp(1, 100);
+    for path in wire_files(&corpus).into_iter().step_by(every) {
         for (number, body) in bodies(&path).into_iter().enumerate() {
-            let Some(api) = api_of(&body) else { continue };
-            read += 1;
-            for tested in &packs {
-                pairs += 1;
-                if pairs % every == 0 {
-                    let comparison = Comparison {
-                        api,
-                        tested,
-                        body: &body,
-                        size: 1 + random.below(300),
-                        name: &format!("{}@{number}", path.display()),
-                        planted: None,
-                    };
-                    compared.add(&comparison.run());
-                }
+            let name = format!("{}@{number}", path.display());
+            if let Some(of_body) = compare_body(&body, &packs, &name, &mut random) {
+                compared.add(&of_body);
+                read += 1;
             }
         }
     }
     println!("{read} bodies: {compared:?}");
-    assert!(read > 40);
+    let is_some = read > 40 && compared.hits > 0;
+    assert!(is_some || every > 1, "{read} bodies");
 }
 
 #[test]

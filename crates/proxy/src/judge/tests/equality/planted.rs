@@ -1,11 +1,14 @@
 //! Texts that break rules, and replies with one of them.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 use ttsr::examples::{
     arg_in_regions, arg_names_matching, path_in_regions, path_matching, tool_in_scope,
 };
-use ttsr::{Channel, Pack, Rule};
+use ttsr::{Channel, Event, Pack, Rule};
 use ttsr_testing::Random;
+use ttsr_wire::Reader;
 
 use crate::judge::tests::TEXT_APIS;
 use crate::judge::tests::replies::{OwnedPiece, random_deltas, stream_of};
@@ -59,6 +62,27 @@ fn call_input(rule: &Rule, text: &str) -> String {
     input.to_string()
 }
 
+/// Returns the deltas of the text of a body that are plain words.
+fn text_deltas(body: &[u8]) -> Vec<String> {
+    let (mut parts, mut found) = (HashSet::new(), Vec::new());
+    let mut on = |_: &str, event: Event| match event {
+        Event::PartStart { part, channel, .. } if channel == Channel::Text => {
+            parts.insert(part);
+        }
+        Event::Delta { part, bytes } if parts.contains(&part) => {
+            let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b' ';
+            if !bytes.is_empty() && bytes.iter().all(is_plain) {
+                found.extend(String::from_utf8(bytes));
+            }
+        }
+        _ => {}
+    };
+    let mut reader = Reader::new("body");
+    reader.push(body, &mut on);
+    reader.finish(&mut on);
+    found
+}
+
 impl Violation {
     pub(super) fn new(rule: &Rule, channel: Channel, example: &str) -> Violation {
         let text = match channel {
@@ -110,6 +134,28 @@ impl Violation {
             _ => pieces.push(OwnedPiece::Text(deltas)),
         }
         stream_of(api, &pieces)
+    }
+
+    /// Returns a recorded body with the violation after a word in the middle of its text, if there is one whose JSON is the
+    /// same however it is written.
+    pub(super) fn planted_in_body(&self, body: &[u8]) -> Option<Vec<u8>> {
+        let body = std::str::from_utf8(body).ok()?;
+        let words = text_deltas(body.as_bytes());
+        let (before, after) = words.split_at(words.len() / 2);
+        let violation = json!(format!("\n\n{}\n\n", self.text)).to_string();
+        let planted = |word: &String| {
+            let forms = ["text", "content", "response"].map(|key| {
+                [
+                    format!("\"{key}\":\"{word}"),
+                    format!("\"{key}\": \"{word}"),
+                ]
+            });
+            let found = |form: &&String| body.contains(&format!("{form}\""));
+            let form = forms.iter().flatten().find(found)?;
+            let with = format!("{form}{}", &violation[1..]);
+            Some(body.replacen(&format!("{form}\""), &with, 1).into_bytes())
+        };
+        after.iter().chain(before).find_map(planted)
     }
 
     /// Puts a call of a server's tool, whose output is the text, before the end of a stream of the Messages API that has
