@@ -195,24 +195,26 @@ async fn a_foreign_host_a_redirect_and_an_unknown_path_are_refused() {
     .await;
     let proxy = start(config(upstream.address, Http::One), no_rules()).await;
     let client = client(Http::One);
-    let mut request = get(&proxy.url("/local/x"));
-    request
-        .headers_mut()
-        .insert("host", "evil.example".parse().unwrap());
-    let response = within(client.request(request)).await.unwrap();
-    assert_eq!(response.status(), StatusCode::MISDIRECTED_REQUEST);
+    for path in ["/local/x", "/healthz", "/metrics"] {
+        let mut request = get(&proxy.url(path));
+        let foreign = "evil.example".parse().unwrap();
+        request.headers_mut().insert("host", foreign);
+        let response = within(client.request(request)).await.unwrap();
+        assert_eq!(response.status(), StatusCode::MISDIRECTED_REQUEST, "{path}");
+    }
     let response = within(client.request(get(&proxy.url("/other/x"))))
         .await
         .unwrap();
     assert_eq!(response.status(), StatusCode::NOT_FOUND);
-    assert!(upstream.requests.try_recv().is_err(), "neither was sent");
-    let response = within(client.request(get(&proxy.url("/local/x"))))
-        .await
-        .unwrap();
-    assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
-    assert!(!response.headers().contains_key("location"));
+    assert!(upstream.requests.try_recv().is_err(), "none was sent");
+    for path in ["/local/x", "/local/v1/messages"] {
+        let request = Request::post(proxy.url(path)).body(super::BODY.into());
+        let response = within(client.request(request.unwrap())).await.unwrap();
+        assert_eq!(response.status(), StatusCode::BAD_GATEWAY, "{path}");
+        assert!(!response.headers().contains_key("location"));
+    }
     let totals = proxy.totals.snapshot();
-    assert_eq!((totals.refused, totals.failed), (2, 1));
+    assert_eq!((totals.refused, totals.failed), (4, 2));
 }
 
 #[tokio::test]

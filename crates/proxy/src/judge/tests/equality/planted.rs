@@ -66,7 +66,11 @@ fn call_input(rule: &Rule, text: &str) -> String {
 fn text_deltas(body: &[u8]) -> Vec<String> {
     let (mut parts, mut found) = (HashSet::new(), Vec::new());
     let mut on = |_: &str, event: Event| match event {
-        Event::PartStart { part, channel, .. } if channel == Channel::Text => {
+        Event::PartStart {
+            part,
+            channel: Channel::Text,
+            ..
+        } => {
             parts.insert(part);
         }
         Event::Delta { part, bytes } if parts.contains(&part) => {
