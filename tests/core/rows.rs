@@ -133,7 +133,7 @@ fn each_test_that_the_regressions_name_exists() {
 
 /// Environment variables that tests may read directly: they change a test or its scale, but skip nothing. A test that
 /// needs a resource asks for it with `crates/testing/src/skip.rs`, which reports that it is missing.
-const MAY_BE_READ: [&str; 13] = [
+const MAY_BE_READ: [&str; 14] = [
     "\"CARGO_HOME\"",
     "\"FUZZ_CASES\"",
     "\"HOME\"",
@@ -142,6 +142,7 @@ const MAY_BE_READ: [&str; 13] = [
     "\"TTSR_E2E\"",
     "\"TTSR_E2E_BIN\"",
     "\"TTSR_E2E_KILLED\"",
+    "\"TTSR_EQUALITY\"",
     "\"TTSR_TEST_SCALE\"",
     "\"TTSR_UPDATE_TABLES\"",
     "\"UPDATE_GOLDEN\"",

@@ -2,6 +2,7 @@
 
 mod client_socket;
 mod failures;
+mod journal;
 mod judged;
 mod operations;
 mod pass_through;

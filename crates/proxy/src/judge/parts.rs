@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 
 use ttsr::conversation::Note;
-use ttsr::{Action, Channel, Conversation, Cut, DecisionRecord, Event, Flow, Mode, PartId};
+use ttsr::{
+    Action, Channel, Conversation, Cut, DecisionRecord, Event, Flow, Mode, PartId, Suppression,
+};
 
 use super::json_edit::TextReplacement;
 
@@ -220,7 +222,7 @@ impl JudgedParts {
     /// in addition to the message of the rule that cut.
     pub(crate) fn begin_again(&mut self, cut: &Block) -> Vec<Note> {
         self.decisions
-            .extend_from_slice(self.conversation.decisions());
+            .extend(up_to_cut(self.conversation.decisions()).cloned());
         let is_other = |note: &Note| Some(&note.rule) != cut.rule.as_ref();
         let notes = self.conversation.guidance().filter(is_other).collect();
         begin_attempt(&mut self.conversation);
@@ -484,13 +486,13 @@ impl JudgedParts {
         frame.texts.iter().filter_map(edited).collect()
     }
 
-    /// Returns the decisions of all replies of the body.
+    /// Returns the decisions of all replies of the body, up to the deciding byte of a cut.
     pub(crate) fn decisions(&self) -> impl Iterator<Item = &DecisionRecord> {
         let current: &[DecisionRecord] = match self.is_ended {
             true => &[],
             false => self.conversation.decisions(),
         };
-        self.decisions.iter().chain(current)
+        self.decisions.iter().chain(up_to_cut(current))
     }
 
     /// Returns the number of decisions with that action that are not suppressed.
@@ -526,6 +528,18 @@ impl JudgedPart {
         out.extend_from_slice(&bytes[at(copied)..]);
         Some(out)
     }
+}
+
+/// Returns the decisions of an attempt without those on bytes after the deciding byte of a cut. How many of these bytes are
+/// read depends on where the server's delta ends.
+fn up_to_cut(decisions: &[DecisionRecord]) -> impl Iterator<Item = &DecisionRecord> {
+    let mut cuts = decisions.iter();
+    let cut = cuts.find(|known| known.action.cuts() && !known.is_suppressed());
+    let last = cut.map(|cut| cut.decided);
+    decisions.iter().filter(move |known| {
+        let is_late = last.is_some_and(|last| known.decided > last);
+        !(is_late && known.suppression == Some(Suppression::Cut))
+    })
 }
 
 /// Returns the smallest edit, in whole characters, that turns `old`, which begins at `base`, into `new`.

@@ -3,9 +3,11 @@
 
 mod blocks;
 pub(crate) mod corpus;
+mod equality;
 pub(crate) mod legal;
 mod random;
 mod redactions;
+mod replay;
 pub(crate) mod replies;
 mod retries;
 

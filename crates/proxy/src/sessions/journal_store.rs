@@ -33,6 +33,8 @@ struct OpenJournal {
     bytes: u64,
     /// The size of the file when it was rewritten.
     compact_bytes: u64,
+    /// True if the last line may have been written in part.
+    is_torn: bool,
 }
 
 /// One line of the file.
@@ -93,17 +95,37 @@ impl JournalStore {
     fn write(&self, key: &str, state: &[u8], expected: u64) -> Result<bool, SessionError> {
         // The lines must have the order of the writes in memory.
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.memory.put(key, state, expected, Instant::now()) {
+        let now = Instant::now();
+        if self.memory.version(key, now) != expected {
             return Ok(false);
         }
-        let because = |_| SessionError::new("the file of sessions cannot be written");
         let line = encode_line(key, expected + 1, state);
-        file.file.write_all(&line).map_err(because)?;
-        file.bytes += line.len() as u64;
+        let because = |_| SessionError::new("the file of sessions cannot be written");
+        // A state that is not in the file must not be in memory: the request that it is of is refused, and comes again.
+        file.append(&line).map_err(because)?;
+        let is_written = self.memory.put(key, state, expected, now);
         if file.bytes > COMPACT_BYTES.max(4 * file.compact_bytes) {
-            *file = rewrite(&self.path, &self.memory).map_err(because)?;
+            match rewrite(&self.path, &self.memory) {
+                Ok(compact) => *file = compact,
+                // All lines are there. It is tried again when there are four times as many.
+                Err(_) => file.compact_bytes = file.bytes,
+            }
         }
-        Ok(true)
+        Ok(is_written)
+    }
+}
+
+impl OpenJournal {
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.is_torn {
+            self.file.write_all(b"\n")?;
+            self.bytes += 1;
+        }
+        self.is_torn = true;
+        self.file.write_all(line)?;
+        self.is_torn = false;
+        self.bytes += line.len() as u64;
+        Ok(())
     }
 }
 
@@ -135,7 +157,17 @@ fn rewrite(path: &Path, memory: &MemoryStore) -> io::Result<OpenJournal> {
         file,
         bytes,
         compact_bytes: bytes,
+        is_torn: false,
     })
+}
+
+#[cfg(test)]
+impl JournalStore {
+    /// Writes further lines to another file, and returns the present one.
+    pub(crate) fn write_to(&self, file: File) -> File {
+        let mut open = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut open.file, file)
+    }
 }
 
 impl SessionStore for JournalStore {
@@ -207,5 +239,47 @@ mod tests {
             .get("a", Instant::now())
             .unwrap();
         assert_eq!((known.version, known.state), (30, state));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_write_that_fails_in_the_middle_of_a_line_changes_nothing() {
+        let folder = Folder::new();
+        let path = folder.0.join("sessions");
+        let store = open(&path).unwrap();
+        assert!(store.write("a", b"{\"n\":1}", 0).unwrap());
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut usual = store.write_to(full);
+        store.write("a", b"{\"n\":2}", 1).unwrap_err();
+        let known = store.memory.get("a", Instant::now()).unwrap();
+        assert_eq!((known.version, &*known.state), (1, &b"{\"n\":1}"[..]));
+        usual.write_all(b"{\"key\":\"a\",\"vers").unwrap();
+        drop(store.write_to(usual));
+        assert!(store.write("a", b"{\"n\":3}", 1).unwrap());
+        drop(store);
+        let known = open(&path).unwrap().memory.get("a", Instant::now());
+        let known = known.unwrap();
+        assert_eq!((known.version, &*known.state), (2, &b"{\"n\":3}"[..]));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_rewritten_is_still_written() {
+        let folder = Folder::new();
+        let path = folder.0.join("sessions");
+        let store = open(&path).unwrap();
+        let beside = folder.0.join("sessions.new");
+        fs::create_dir(&beside).unwrap();
+        let state = vec![b'x'; 100_000];
+        for version in 0..30 {
+            assert!(store.write("a", &state, version).unwrap());
+        }
+        let size = fs::metadata(&path).unwrap().len();
+        assert!(size > 30 * 100_000, "{size}");
+        fs::remove_dir(&beside).unwrap();
+        for version in 30..120 {
+            assert!(store.write("a", &state, version).unwrap());
+        }
+        let size = fs::metadata(&path).unwrap().len();
+        assert!(size < 30 * 100_000, "{size}");
     }
 }

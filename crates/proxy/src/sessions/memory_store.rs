@@ -46,11 +46,18 @@ impl MemoryStore {
         Some(found)
     }
 
+    /// Returns the version of the session, 0 if it is not known.
+    pub(super) fn version(&self, key: &str, now: Instant) -> u64 {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.forget_idle(now, self.idle_time);
+        known.version(key)
+    }
+
     /// Writes a session if its version is `expected`.
     pub(super) fn put(&self, key: &str, state: &[u8], expected: u64, now: Instant) -> bool {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.forget_idle(now, self.idle_time);
-        let version = known.by_key.get(key).map_or(0, |known| known.0.version);
+        let version = known.version(key);
         if version != expected {
             return false;
         }
@@ -79,6 +86,10 @@ impl MemoryStore {
 }
 
 impl KnownSessions {
+    fn version(&self, key: &str) -> u64 {
+        self.by_key.get(key).map_or(0, |known| known.0.version)
+    }
+
     fn put(&mut self, key: &str, session: StoredSession, now: Instant) {
         self.uses += 1;
         let used = (session, self.uses, now);

@@ -8,12 +8,12 @@ use hyper::{Request, Response, StatusCode};
 use ttsr::{Action, Channel, Pack, Pattern, Rule};
 
 use super::{
-    BODY, Http, ScriptedBody, client, collected, config, get, no_rules, open_server, server, start,
-    within,
+    BODY, Http, RunningProxy, ScriptedBody, ScriptedServer, client, collected, config, get,
+    no_rules, open_server, server, start, within,
 };
 use crate::{
-    EventLog, JournalStore, Proxy, ProxyConfig, ProxyLogEvent, ProxyLogLine, ProxyToken,
-    SessionStore as _, UnscannedPath,
+    EventLog, JournalStore, Mount, Proxy, ProxyConfig, ProxyLogEvent, ProxyLogLine, ProxyToken,
+    SessionStore as _, UnscannedPath, UpstreamUrl,
 };
 
 const TOKEN: &str = "a-token-of-this-test";
@@ -357,6 +357,107 @@ async fn decisions_in_requests_and_retries_are_logged_and_counted() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in {text}");
     }
+}
+
+/// The fields of a head in which clients send keys, each with a key.
+const KEYS: [(&str, &str); 5] = [
+    ("authorization", "Bearer tawny-1"),
+    ("x-api-key", "tawny-2"),
+    ("api-key", "tawny-3"),
+    ("x-goog-api-key", "tawny-4"),
+    ("cookie", "session=tawny-5"),
+];
+
+/// A server whose reply is good if its request has the message of the rule.
+async fn learning() -> ScriptedServer {
+    server(|request: Request<Bytes>| {
+        let is_again = String::from_utf8_lossy(request.body()).contains("No forbidden.");
+        let text = if is_again {
+            "Fine."
+        } else {
+            "A forbidden word"
+        };
+        let mut response = Response::new(ScriptedBody::of(vec![chunk(text).into(), LAST.into()]));
+        let kind = "text/event-stream".parse().unwrap();
+        response.headers_mut().insert("content-type", kind);
+        async move { response }
+    })
+    .await
+}
+
+/// Sends a request with keys. Returns the status, and the head and the body of the response as text.
+async fn ask_with_keys(proxy: &RunningProxy, path: &str) -> (StatusCode, String) {
+    let request = Request::post(proxy.url(path));
+    let request = KEYS
+        .iter()
+        .fold(request, |request, (name, key)| request.header(*name, *key));
+    let response = client(Http::One).request(request.body(BODY.into()).unwrap());
+    let response = within(response).await.unwrap();
+    let (status, head) = (response.status(), format!("{:?}", response.headers()));
+    (
+        status,
+        head + &String::from_utf8_lossy(&collected(response).await),
+    )
+}
+
+#[tokio::test]
+async fn keys_reach_the_server_of_the_path_alone_and_are_not_written_anywhere() {
+    let mut upstream = learning().await;
+    let mut other = server(|_| async { Response::new(ScriptedBody::of(Vec::new())) }).await;
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let folder = ttsr_testing::Folder::new();
+    let journal = folder.0.join("sessions");
+    let minute = std::time::Duration::from_secs(60);
+    let written = WrittenLines::default();
+    let mut config = config(upstream.address, Http::One);
+    for (prefix, to) in [
+        ("/other", other.address),
+        ("/closed", closed.local_addr().unwrap()),
+    ] {
+        let url = UpstreamUrl::parse(&format!("http://{to}")).unwrap();
+        config.mounts.push(Mount::new(prefix, url));
+    }
+    drop(closed);
+    config.log = Some(EventLog::new(written.clone()));
+    config.sessions = Arc::new(JournalStore::open(&journal, 9, minute).unwrap());
+    let proxy = start(config, pack("forbidden", Action::Retry)).await;
+    let mut told = String::new();
+    for (path, status) in [
+        ("/local/v1/chat/completions?key=tawny-6", StatusCode::OK),
+        (
+            "/closed/v1/chat/completions?key=tawny-6",
+            StatusCode::BAD_GATEWAY,
+        ),
+        ("/nowhere/v1/x?key=tawny-6", StatusCode::NOT_FOUND),
+        ("/local/v1/complete?key=tawny-6", StatusCode::BAD_REQUEST),
+    ] {
+        let (found, text) = ask_with_keys(&proxy, path).await;
+        assert_eq!(found, status, "{path}");
+        told += &text;
+    }
+    let metrics = client(Http::One).request(get(&proxy.url("/metrics")));
+    told += &String::from_utf8_lossy(&collected(within(metrics).await.unwrap()).await);
+    told += &written.text();
+    told += &std::fs::read_to_string(&journal).unwrap();
+    for part in [
+        "Fine.",
+        "ttsr_proxy_retries_total 1",
+        "cannot connect",
+        "\"state\"",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!told.contains("tawny"), "{told}");
+    // The first attempt and the one after the retry.
+    for _ in 0..2 {
+        let received = within(upstream.requests.recv()).await.unwrap();
+        assert_eq!(received.uri().query(), Some("key=tawny-6"));
+        for (name, key) in KEYS {
+            assert_eq!(received.headers()[name], key);
+        }
+    }
+    assert!(upstream.requests.try_recv().is_err(), "two requests");
+    assert!(other.requests.try_recv().is_err(), "no request");
 }
 
 #[tokio::test]

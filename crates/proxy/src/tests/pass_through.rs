@@ -195,24 +195,26 @@ async fn a_foreign_host_a_redirect_and_an_unknown_path_are_refused() {
     .await;
     let proxy = start(config(upstream.address, Http::One), no_rules()).await;
     let client = client(Http::One);
-    let mut request = get(&proxy.url("/local/x"));
-    request
-        .headers_mut()
-        .insert("host", "evil.example".parse().unwrap());
-    let response = within(client.request(request)).await.unwrap();
-    assert_eq!(response.status(), StatusCode::MISDIRECTED_REQUEST);
+    for path in ["/local/x", "/healthz", "/metrics"] {
+        let mut request = get(&proxy.url(path));
+        let foreign = "evil.example".parse().unwrap();
+        request.headers_mut().insert("host", foreign);
+        let response = within(client.request(request)).await.unwrap();
+        assert_eq!(response.status(), StatusCode::MISDIRECTED_REQUEST, "{path}");
+    }
     let response = within(client.request(get(&proxy.url("/other/x"))))
         .await
         .unwrap();
     assert_eq!(response.status(), StatusCode::NOT_FOUND);
-    assert!(upstream.requests.try_recv().is_err(), "neither was sent");
-    let response = within(client.request(get(&proxy.url("/local/x"))))
-        .await
-        .unwrap();
-    assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
-    assert!(!response.headers().contains_key("location"));
+    assert!(upstream.requests.try_recv().is_err(), "none was sent");
+    for path in ["/local/x", "/local/v1/messages"] {
+        let request = Request::post(proxy.url(path)).body(super::BODY.into());
+        let response = within(client.request(request.unwrap())).await.unwrap();
+        assert_eq!(response.status(), StatusCode::BAD_GATEWAY, "{path}");
+        assert!(!response.headers().contains_key("location"));
+    }
     let totals = proxy.totals.snapshot();
-    assert_eq!((totals.refused, totals.failed), (2, 1));
+    assert_eq!((totals.refused, totals.failed), (4, 2));
 }
 
 #[tokio::test]
@@ -420,6 +422,32 @@ async fn the_end_of_the_proxy_waits_for_requests_in_progress() {
     drop(frames);
     assert_eq!(within(response).await.unwrap(), "one two");
     within(proxy.ended).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reply_that_outlasts_the_time_of_the_end_is_broken_off() {
+    for (front, back) in VERSIONS {
+        let (upstream, mut heard) = open_server("application/octet-stream").await;
+        let mut config = config(upstream.address, back);
+        config.limits.drain_time = std::time::Duration::from_millis(100);
+        let proxy = start(config, no_rules()).await;
+        let request = client(front).request(get(&proxy.url("/local/x")));
+        let response = tokio::spawn(async move {
+            let response = request.await.unwrap();
+            response.into_body().collect().await
+        });
+        let frames = within(heard.recv()).await.unwrap();
+        frames.send(Ok("one".into())).await.unwrap();
+        let began = std::time::Instant::now();
+        proxy.stop.send(()).unwrap();
+        within(proxy.ended).await.unwrap();
+        assert!(began.elapsed().as_millis() >= 100);
+        within(response)
+            .await
+            .unwrap()
+            .expect_err("it is incomplete");
+        within(frames.closed()).await;
+    }
 }
 
 #[tokio::test]

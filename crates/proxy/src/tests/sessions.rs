@@ -10,10 +10,11 @@ use hyper::{Request, StatusCode};
 use ttsr::{Action, Channel, Pack, Pattern, Rule};
 use ttsr_testing::{Folder, skip};
 
+use super::operations::WrittenLines;
 use super::requests::{body_of, json_response, post, whole_reply};
 use super::tls::Authority;
 use super::{Http, RunningProxy, client, collected, config, server, start, within};
-use crate::{MemoryStore, ProxyConfig, RedisStore, SessionStore};
+use crate::{EventLog, MemoryStore, ProxyConfig, RedisStore, SessionStore};
 
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -256,29 +257,41 @@ async fn writes_at_the_same_time_are_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_lost_refuses_requests_and_comes_back() {
+async fn a_server_that_is_lost_refuses_requests_or_is_done_without_and_comes_back() {
     let Some(mut redis) = RedisServer::start() else {
         return;
     };
     redis.ready().await;
     let upstream =
         server(|_: Request<Bytes>| async { json_response(whole_reply("messages", "Fine.")) }).await;
-    let config = ProxyConfig {
+    let logs = [WrittenLines::default(), WrittenLines::default()];
+    let with = |fail_open: bool| ProxyConfig {
         sessions: redis.store(),
+        fail_open,
+        log: Some(EventLog::new(logs[usize::from(fail_open)].clone())),
         ..config(upstream.address, Http::One)
     };
-    let proxy = start(config, pack()).await;
+    let proxy = start(with(false), pack()).await;
+    let open = start(with(true), pack()).await;
     let body = body_of("messages", &[("user", "Hi.")]);
-    let send = || client(Http::One).request(post(&proxy, "messages", body.clone()));
-    assert_eq!(within(send()).await.unwrap().status(), StatusCode::OK);
+    let ask = |proxy| client(Http::One).request(post(proxy, "messages", body.clone()));
+    for proxy in [&proxy, &open] {
+        assert_eq!(within(ask(proxy)).await.unwrap().status(), StatusCode::OK);
+    }
     redis.child.kill().unwrap();
     redis.child.wait().unwrap();
-    let refused = within(send()).await.unwrap();
+    let refused = within(ask(&proxy)).await.unwrap();
     assert_eq!(refused.status(), StatusCode::BAD_GATEWAY);
     let text = String::from_utf8(collected(refused).await.to_vec()).unwrap();
     assert!(text.contains("the session cannot be kept"), "{text}");
     assert!(!text.contains("127.0.0.1"), "{text}");
-    assert!(proxy.totals.snapshot().sessions_lost > 0);
+    assert_eq!(within(ask(&open)).await.unwrap().status(), StatusCode::OK);
+    for (proxy, log) in [&proxy, &open].into_iter().zip(&logs) {
+        assert!(proxy.totals.snapshot().sessions_lost > 0);
+        let lost =
+            "\"event\":\"session-lost\",\"reason\":\"the store of sessions cannot be reached\"";
+        assert!(log.text().contains(lost), "{}", log.text());
+    }
     let port = redis.url.rsplit(':').next().unwrap().to_owned();
     redis.child = Command::new("redis-server")
         .args(["--bind", "127.0.0.1", "--save", "", "--port", &port])
@@ -286,5 +299,5 @@ async fn a_server_that_is_lost_refuses_requests_and_comes_back() {
         .spawn()
         .unwrap();
     redis.ready().await;
-    assert_eq!(within(send()).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(within(ask(&proxy)).await.unwrap().status(), StatusCode::OK);
 }

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use ttsr::{Action, Channel, Decision, Event, Pack, Pattern, Verdict};
+use ttsr::{Action, Channel, Pack, Pattern};
 use ttsr_testing::{Random, cassette, scale, skip};
 use ttsr_wire::{Reader, WireFormat};
 
+use super::replay::{replay, verdicts_of};
 use super::replies::{OwnedPiece, Piece, stream, stream_of};
 use super::{APIS, SETTINGS, aborting, judge_whole, judge_with, new_judge, rule_of};
 use crate::routes::ModelApi;
@@ -35,19 +36,24 @@ pub(crate) fn recorded_replies(
     corpus: &Path,
     every: usize,
 ) -> impl Iterator<Item = (String, Vec<OwnedPiece>)> {
+    let every = every * 100 / scale(100).clamp(1, 100);
+    all_recorded_replies(corpus).skip(every - 1).step_by(every)
+}
+
+/// All recorded replies with their names.
+pub(super) fn all_recorded_replies(
+    corpus: &Path,
+) -> impl Iterator<Item = (String, Vec<OwnedPiece>)> {
     let mut paths = Vec::new();
     files(&corpus.join("streams"), &mut paths);
-    let every = every * 100 / scale(100).clamp(1, 100);
     let lines = paths.into_iter().flat_map(|path| {
         let text = std::fs::read_to_string(path).unwrap();
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
         lines
     });
-    lines.enumerate().filter_map(move |(number, line)| {
-        ((number + 1) % every == 0).then(|| {
-            let line: Value = serde_json::from_str(&line).unwrap();
-            (line["stream"].to_string(), pieces_of(&line))
-        })
+    lines.map(|line| {
+        let line: Value = serde_json::from_str(&line).unwrap();
+        (line["stream"].to_string(), pieces_of(&line))
     })
 }
 
@@ -72,7 +78,7 @@ fn pieces_of(line: &Value) -> Vec<OwnedPiece> {
 }
 
 /// Returns true if the API can have the reply: some recordings end within a call, and some calls have no input.
-fn can_have(api: ModelApi, pieces: &[OwnedPiece]) -> bool {
+pub(super) fn can_have(api: ModelApi, pieces: &[OwnedPiece]) -> bool {
     let inputs = pieces.iter().filter_map(|piece| match piece {
         OwnedPiece::Tool(_, deltas) => Some(deltas.concat()),
         _ => None,
@@ -232,64 +238,6 @@ fn builtins() -> Pack {
 const PLANTED: &str = "planted-0123456789abcdef";
 const PLANTED_PATTERN: &str = "planted-[0-9a-f]{16}";
 
-/// The verdicts that `ttsr replay` gives for a body: those of a session, up to the first cut.
-fn replayed(pack: &Pack, body: &[u8]) -> Vec<(Option<String>, &'static str, u64)> {
-    let mut events = Vec::new();
-    let mut reader = Reader::new("body");
-    reader.push(body, &mut |_, event| events.push(event));
-    reader.finish(&mut |_, event| events.push(event));
-    let mut verdicts = Vec::new();
-    let (mut session, mut stream) = (pack.session(), None);
-    for event in events {
-        let stream = stream.get_or_insert_with(|| {
-            session = pack.session();
-            session.begin_turn();
-            session.stream()
-        });
-        let verdict = match &event {
-            Event::PartStart {
-                part,
-                channel,
-                tool,
-                call,
-                ..
-            } => {
-                stream.open(*part, *channel);
-                tool.as_deref().map(|tool| {
-                    session.set_tool(stream, *part, tool, call.as_deref().unwrap_or_default())
-                })
-            }
-            Event::Tool { part, tool, call } => {
-                let call = call.as_deref().unwrap_or_default();
-                Some(session.set_tool(stream, *part, tool, call))
-            }
-            Event::Outcome { part, outcome } => {
-                stream.set_outcome(*part, *outcome);
-                None
-            }
-            Event::Delta { part, bytes } => Some(session.push(stream, *part, bytes)),
-            Event::PartEnd { part } => Some(session.close(stream, *part)),
-            _ => None,
-        };
-        let Some(verdict) = verdict else { continue };
-        let name = |decision: &Decision| {
-            let rule = decision.rule().map(|rule| pack.rule(rule).id.clone());
-            (rule, decision.action.name(), decision.decided())
-        };
-        let cut = match verdict {
-            Verdict::Act(decision) if decision.action.cuts() => Some(decision),
-            _ => None,
-        };
-        let in_time =
-            |decision: &&Decision| cut.is_none_or(|cut| decision.decided() <= cut.decided());
-        verdicts.extend(session.decisions().iter().filter(in_time).map(name));
-        if cut.is_some() {
-            return verdicts;
-        }
-    }
-    verdicts
-}
-
 /// Checks that the verdicts on a body are those of `ttsr replay`, and that nothing changes without a verdict that acts.
 fn judged_as_replayed(api: ModelApi, pack: &Pack, body: &str, size: usize, name: &str) -> bool {
     let mut judge = new_judge(api, pack, SETTINGS);
@@ -300,11 +248,8 @@ fn judged_as_replayed(api: ModelApi, pack: &Pack, body: &str, size: usize, name:
     }
     let ended = judge.finish();
     sent.extend(judge.take());
-    let decided: Vec<_> = judge
-        .decisions()
-        .map(|it| (it.rule.clone(), it.action.name(), it.decided))
-        .collect();
-    let want = replayed(pack, body.as_bytes());
+    let decided = verdicts_of(judge.decisions());
+    let want = replay(pack, body.as_bytes()).verdicts;
     assert_eq!(decided, want, "{name} in pieces of {size}");
     let report = judge.report();
     let acts = report.is_blocked || report.redactions > 0 || ended.is_err();
