@@ -154,8 +154,29 @@ fn long(name: &str, packs: &'static [&'static str], channel: Channel, goal: Opti
     }
 }
 
-/// Returns the nanoseconds that a delta takes. Opening and closing the part are not measured.
+/// Returns the nanoseconds that a delta takes. The recorded texts one after the other repeat what a single reply does
+/// not, so a rule may cut the reply, and nothing is read after a cut. Another conversation then reads the rest.
 fn read_part(pack: &Pack, channel: Channel, deltas: &[Vec<u8>]) -> f64 {
+    let (mut read, mut cuts) = (0, 0);
+    let taken = timed(deltas.len(), || {
+        while read < deltas.len() {
+            // A tool input begins with the name of its argument.
+            let begin = &deltas[..usize::from(cuts > 0 && channel == Channel::ToolInput)];
+            let rest = &deltas[read..];
+            read += read_until_cut(pack, channel, begin, rest);
+            cuts += usize::from(read < deltas.len());
+        }
+    });
+    // Opening is measured with the deltas.
+    assert!(
+        cuts * 1000 <= deltas.len(),
+        "rules cut the part {cuts} times"
+    );
+    taken
+}
+
+/// Reads `begin` and `deltas` in one part, up to a cut. Returns the number of `deltas` that were read, at least one.
+fn read_until_cut(pack: &Pack, channel: Channel, begin: &[Vec<u8>], deltas: &[Vec<u8>]) -> usize {
     let mut conversation = Conversation::new(pack);
     let mut turn = conversation.turn("");
     let mut attempt = turn.attempt();
@@ -163,12 +184,17 @@ fn read_part(pack: &Pack, channel: Channel, deltas: &[Vec<u8>]) -> f64 {
     if channel == Channel::ToolInput {
         let _ = attempt.set_tool(PART, "bash", "call");
     }
-    timed(deltas.len(), || {
-        for delta in deltas {
-            black_box(attempt.push(PART, delta) == Flow::Go);
-            black_box(attempt.take(PART));
+    for delta in begin {
+        let _ = attempt.push(PART, delta);
+    }
+    for (index, delta) in deltas.iter().enumerate() {
+        let flow = black_box(attempt.push(PART, delta));
+        black_box(attempt.take(PART));
+        if flow != Flow::Go {
+            return index + 1;
         }
-    })
+    }
+    deltas.len()
 }
 
 /// A conversation, an attempt and two parts that are opened and closed without a delta.
