@@ -160,20 +160,29 @@ pub(crate) enum TextCounts {
     Nothing,
 }
 
-/// A set of patterns whose full matches are needed.
+/// The group that a pattern whose full matches are needed is in. Patterns of different groups are read by different
+/// automata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FullMatchKind {
+    /// Text is held back until the patterns are decided.
+    Held,
+    /// No text is held back for the patterns.
+    Unheld,
+    /// The patterns look around: the haystack is searched as a whole instead of in stretches. No text is held back.
+    Lookaround,
+}
+
+/// The patterns of one group whose full matches are needed.
 #[derive(Debug)]
 pub(crate) struct FullMatchRules {
+    pub(crate) kind: FullMatchKind,
     /// Tells at which positions no match of any pattern is in progress, and which patterns have matched.
     pub(crate) matcher: LazyMatcher,
     /// Indexed by pattern id of `matcher`.
     pub(crate) patterns: Box<[FullMatchPattern]>,
     /// The rules of the patterns, in the order of their patterns.
     pub(crate) rules: Box<[FullMatchRule]>,
-    /// True if text is held back until these patterns are decided.
-    pub(crate) holds: bool,
     pub(crate) counts: TextCounts,
-    /// True if these patterns look around: the haystack is then searched as a whole instead of in stretches.
-    pub(crate) is_unbroken: bool,
 }
 
 /// The patterns of one rule in a [`FullMatchRules`].
@@ -187,6 +196,16 @@ pub(crate) struct FullMatchRule {
 }
 
 impl FullMatchRules {
+    /// Returns true if text is held back until the patterns are decided.
+    pub(crate) fn holds(&self) -> bool {
+        self.kind == FullMatchKind::Held
+    }
+
+    /// Returns true if the haystack is searched as a whole instead of in stretches.
+    pub(crate) fn is_unbroken(&self) -> bool {
+        self.kind == FullMatchKind::Lookaround
+    }
+
     /// Returns the index in `rules` of the rule of a pattern.
     pub(crate) fn rule_of(&self, pattern: PatternId) -> usize {
         self.rules

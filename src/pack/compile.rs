@@ -29,10 +29,10 @@ use crate::pack::load_context::LoadContext;
 use crate::program::ConfirmTable;
 use crate::program::{
     AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandSet, CompoundCondition,
-    DetectorRule, DetectorSpec, FirstEndPattern, FirstEndRole, FullMatchPattern, FullMatchRule,
-    FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher, LazyPike, MatchMode, PatternRole,
-    Places, ProductCache, Program, ReleasePlan, RuleScope, TextCounts, ViewKey, ViewRules,
-    ViewSource,
+    DetectorRule, DetectorSpec, FirstEndPattern, FirstEndRole, FullMatchKind, FullMatchPattern,
+    FullMatchRule, FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher, LazyPike, MatchMode,
+    PatternRole, Places, ProductCache, Program, ReleasePlan, RuleScope, TextCounts, ViewKey,
+    ViewRules, ViewSource,
 };
 use crate::rule::{Action, Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;
@@ -799,15 +799,16 @@ impl ViewBuilder {
             full: [others, held, around],
         } = self;
         let full = [
-            (held, true, false),
-            (others, false, false),
-            (around, false, true),
+            (held, FullMatchKind::Held),
+            (others, FullMatchKind::Unheld),
+            (around, FullMatchKind::Lookaround),
         ];
         let full = full
             .into_iter()
-            .filter(|((trees, _), _, _)| !trees.is_empty())
-            .map(|((trees, patterns), holds, is_unbroken)| {
+            .filter(|((trees, _), _)| !trees.is_empty())
+            .map(|((trees, patterns), kind)| {
                 Ok(FullMatchRules {
+                    kind,
                     rules: full_match_rules(&trees, &patterns, build.limits.table_bytes),
                     matcher: build.build_or_defer(move |bytes| {
                         Matcher::for_full_matches(&decoded(&trees), bytes)
@@ -817,8 +818,6 @@ impl ViewBuilder {
                         false => TextCounts::Nothing,
                     },
                     patterns: patterns.into_boxed_slice(),
-                    holds,
-                    is_unbroken,
                 })
             });
         let full = full.collect::<Result<_, TooManyClasses>>()?;

@@ -132,7 +132,7 @@ impl HaystackReader {
         }
         let mut full = self.full.iter().zip(&view.full);
         full.all(|(full, rules)| {
-            let idle = match rules.holds {
+            let idle = match rules.holds() {
                 true => IdleGroup::Held,
                 false => IdleGroup::Tracked,
             };
@@ -154,7 +154,7 @@ impl HaystackReader {
         }
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
             stepped.states.move_next(&mut full.cursor);
-            let idle_until = match rules.holds {
+            let idle_until = match rules.holds() {
                 true => stepped.idle.held,
                 false => stepped.idle.all,
             };
@@ -188,7 +188,7 @@ impl HaystackReader {
     /// Returns the offset of the first byte that an undecided match of a rule that holds may contain.
     pub(super) fn undecided_from(&self, view: &ViewRules) -> Option<u64> {
         let full = self.full.iter().zip(&view.full);
-        full.filter(|(_, rules)| rules.holds)
+        full.filter(|(_, rules)| rules.holds())
             .filter_map(|(full, _)| full.undecided_from())
             .min()
     }

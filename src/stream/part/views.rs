@@ -340,7 +340,7 @@ impl Views {
     /// Returns the offset of the first byte that an undecided match of a rule that holds may contain.
     pub(super) fn undecided_from(&self, rules: &ChannelRules) -> Option<u64> {
         let held = self.outputs.readers.iter().zip(&rules.views);
-        let held = held.filter(|(_, view)| view.full.iter().any(|full| full.holds));
+        let held = held.filter(|(_, view)| view.full.iter().any(|full| full.holds()));
         let readers = held.map(|(reader, view)| {
             let emitted = match view.key.source {
                 None => reader.end,

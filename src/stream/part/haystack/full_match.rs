@@ -101,7 +101,7 @@ impl FullMatchReader {
     /// Returns true if text without a report is only held or dropped: no rule has a search, and fewer than `max_held` bytes
     /// are held.
     pub(super) fn is_detecting(&self, rules: &FullMatchRules, max_held: usize) -> bool {
-        !rules.is_unbroken && self.searches.is_empty() && self.text.bytes().len() < max_held
+        !rules.is_unbroken() && self.searches.is_empty() && self.text.bytes().len() < max_held
     }
 
     /// The fast path: steps a short delta in which no pattern is reported. Returns `None`, and changes nothing, if the
@@ -157,7 +157,7 @@ impl FullMatchReader {
 
     /// Reads a chunk.
     pub(super) fn push(&mut self, mut input: FullMatchInput<'_, '_>, chunk: Chunk<'_>) {
-        if input.rules.is_unbroken {
+        if input.rules.is_unbroken() {
             self.push_unbroken(&mut input, chunk);
             return;
         }
@@ -365,7 +365,7 @@ impl FullMatchReader {
     /// Ends the haystack.
     pub(super) fn finish(&mut self, mut input: FullMatchInput<'_, '_>, end: DecidedOffset) {
         let FullMatchInput { rules, .. } = input;
-        if rules.is_unbroken {
+        if rules.is_unbroken() {
             self.search_unbroken(&mut input, end);
         } else {
             let mut reported = Vec::new();
