@@ -44,8 +44,10 @@ fn tests(code: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut is_test = false;
     for line in code.lines().map(str::trim) {
-        is_test |= line == "#[test]";
+        is_test |= line == "#[test]" || line == "#[tokio::test]";
         let function = line
+            .strip_prefix("async ")
+            .unwrap_or(line)
             .strip_prefix("fn ")
             .and_then(|rest| rest.split('(').next());
         if let Some(function) = function {
