@@ -1,5 +1,5 @@
-//! The bounds of packs and streams that a host may set, so that tests can set them to one. Fixed bounds are constants of
-//! their modules.
+//! The bounds of packs and streams that a host may set. Tests set them to one. Fixed bounds are constants of their
+//! modules.
 
 use serde::{Deserialize, Serialize};
 use ttsr_automata::PatternLimits;

@@ -324,7 +324,7 @@ fn written(faults: &[Fault]) -> String {
     let mut text = format!(
         "# Faults\n\n\
          Invalid inputs and failures of the environment, with the outcome of each and the tests that show it. {shown} of {} lines\n\
-         have cases, {} by name; {} do not apply, with the reason. The names are those of tests, and of cases in `tests/data` and\n\
+         have cases, {} by name; not applicable: {}, with the reason. The names are those of tests, and of cases in `tests/data` and\n\
          `src/harness/conformance`. The name of a case states the defect that it would reveal. Each case of\n\
          `tests/data` is run under many splits into deltas, and the hits must be the same under all of them.\n\n\
          `tests/core/rows.rs` generates this page from `tests/data/faults.toml` and checks that every case exists.\n\
