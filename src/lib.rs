@@ -37,11 +37,12 @@
 //!
 //! # The promise
 //!
-//! **For every pack, every text and every way to cut the text into deltas, the hits are the same: same
-//! rule, same part, same bytes, same order.** Each byte is consumed once, and a hit is reported at the
-//! first byte where it is certain. The exceptions are conditions that are not about the bytes: a
-//! [`Bound`](rule::Bound) on deltas or on time, and the tokens that a host [counts](Conversation::count_tokens). Nothing is skipped in
-//! silence: a rule that cannot be loaded stops the load, and a byte of a known part is matched or
+//! **For every pack, every text and every way to cut the text into deltas, the hits are the same: same rule, same part,
+//! same bytes, same order.** The exceptions are conditions that are not about the bytes: a [`Bound`](rule::Bound) on
+//! deltas or on time, and the tokens that a host [counts](Conversation::count_tokens). Each byte is consumed once, and
+//! a hit is reported at the first byte where it is certain, or at the end of the character that this byte is in; a
+//! pattern with alternatives of which one always holds, such as `\b|\B`, may be reported one character later. Nothing
+//! is skipped in silence: a rule that cannot be loaded stops the load, and a byte of a known part is matched or
 //! [counted](stream::Counters) as unscanned.
 //!
 //! # Glossary

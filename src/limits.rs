@@ -1,4 +1,5 @@
-//! The bounds of packs and streams. All are parameters, so that tests can set them to one.
+//! The bounds of packs and streams that a host may set. Tests set them to one. Fixed bounds are constants of their
+//! modules.
 
 use serde::{Deserialize, Serialize};
 use ttsr_automata::PatternLimits;

@@ -44,8 +44,10 @@ fn tests(code: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut is_test = false;
     for line in code.lines().map(str::trim) {
-        is_test |= line == "#[test]";
+        is_test |= line == "#[test]" || line == "#[tokio::test]";
         let function = line
+            .strip_prefix("async ")
+            .unwrap_or(line)
             .strip_prefix("fn ")
             .and_then(|rest| rest.split('(').next());
         if let Some(function) = function {
@@ -323,7 +325,7 @@ fn written(faults: &[Fault]) -> String {
     let mut text = format!(
         "# Faults\n\n\
          Invalid inputs and failures of the environment, with the outcome of each and the tests that show it. {shown} of {} lines\n\
-         have cases, {} by name; {} do not apply, with the reason. The names are those of tests, and of cases in `tests/data` and\n\
+         have cases, {} by name; not applicable: {}, with the reason. The names are those of tests, and of cases in `tests/data` and\n\
          `src/harness/conformance`. The name of a case states the defect that it would reveal. Each case of\n\
          `tests/data` is run under many splits into deltas, and the hits must be the same under all of them.\n\n\
          `tests/core/rows.rs` generates this page from `tests/data/faults.toml` and checks that every case exists.\n\

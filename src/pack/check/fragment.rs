@@ -477,7 +477,8 @@ pub(super) fn scope(pack: &str, file: usize) -> String {
     }
 }
 
-/// Adds the fragments of a file. The second value of `root` is true if the text has TOML errors.
+/// Adds the fragments of a file to those of its pack. The third argument is the root table of the file, with true if
+/// the text has TOML errors.
 fn collect_file(
     file: usize,
     text: &str,
