@@ -672,5 +672,10 @@ impl Automaton {
     }
 }
 
+/// The example of README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[cfg(test)]
 mod tests;

@@ -8,3 +8,8 @@
 )]
 
 pub mod foreign;
+
+/// The example of README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

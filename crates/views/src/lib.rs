@@ -90,5 +90,10 @@ pub mod json;
 pub mod markdown;
 pub mod path;
 pub mod shell;
+/// The example of README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[cfg(test)]
 mod test_sink;

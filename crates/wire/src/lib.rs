@@ -670,3 +670,8 @@ fn unwrapped(value: &JsonValue<'_>) -> Option<Vec<u8>> {
 }
 
 const UNKNOWN_FORMAT: &str = "unknown-format";
+
+/// The example of README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
