@@ -402,7 +402,7 @@ impl MatchReader {
             deferred, views, ..
         } = self;
         if let (Some(unread), Some(views)) = (deferred.unread_by_detectors(), views) {
-            // Invariant 3 of `deferred`. The unread bytes may begin in earlier deltas, in which nothing could be reported.
+            // Invariant 3 of `deferred`. Bytes of earlier deltas may be unread: nothing could be reported in them.
             let start = at + bytes.len() as u64 - unread.len() as u64;
             views.push_detectors(admission, Chunk::verbatim(unread, start));
             deferred.set_detected(views.quiet_bytes());
@@ -454,8 +454,8 @@ impl MatchReader {
             views,
         } = self;
         if let Some(mut stepped) = deferred.stepped() {
-            // Invariant 1 of `deferred`: the cursors take their states from the tuple in the order of `add_members`: the
-            // unchanged text first, then the views.
+            // Invariant 1 of `deferred`: the cursors take their states from the tuple in the order of `add_members`,
+            // the unchanged text first, then the views.
             let rules = admission.context.rules;
             let len = stepped.bytes.len();
             let chunk = Chunk::verbatim(stepped.bytes, end - len as u64);

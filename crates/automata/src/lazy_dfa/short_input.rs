@@ -16,9 +16,9 @@
 //! (`ChannelRules::is_raw_only`):
 //!
 //! - *One matcher*, if first ends in the unchanged text decide every rule.
-//! - *Several matchers*, if a rule needs full matches, a view (as regions of Markdown) or a detector. One such rule for a
-//!   channel is enough, for all parts of that channel. A delta on this path does not reach this module: it is a step of a
-//!   [`Product`](crate::product::Product). In `ttsr`, the test
+//! - *Several matchers*, if a rule needs full matches, a view (as regions of Markdown) or a detector. One such rule for
+//!   a channel is enough, for all parts of that channel. A delta on this path does not reach this module: it is a step
+//!   of a [`Product`](crate::product::Product). In `ttsr`, the test
 //!   `deferred_text_is_released_and_matched_as_if_it_were_read_at_once` has rules of each kind.
 //!
 //! The input of tools has paths of its own. Each list is from the caller to the callee. The documentation of a function
