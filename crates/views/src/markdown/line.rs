@@ -258,7 +258,8 @@ impl MarkdownView {
     }
 
     fn blank(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
-        // Containers are matched at the first byte that is not blank: a blank line continues others than a line with text.
+        // Containers are matched at the first byte that is not blank: a blank line continues others than a line with
+        // text.
         match byte {
             b' ' | b'\t' => {}
             b'\n' => self.blank_line(decided, out),
@@ -270,7 +271,7 @@ impl MarkdownView {
         self.line.phase = LinePhase::Blank;
         self.line.held_column = self.line.column;
         self.line.base = self.line.column;
-        // 5.1: the marker includes one blank after it. Of a tab that is one column (2.2); the others indent the content.
+        // 5.1: the marker includes one blank after it. Of a tab it is one column (2.2); the others indent the content.
         match byte {
             b' ' => {
                 self.line.held.clear();
@@ -617,7 +618,7 @@ impl MarkdownView {
             });
             return;
         }
-        // 4.3: the marks of an underline are not separated by blanks. One or two are enough, as for no thematic break (4.1).
+        // 4.3: the marks of an underline are not separated by blanks. One is enough; a thematic break has three (4.1).
         let underlines = rule.mark == b'-' && !rule.broken && self.in_paragraph();
         if byte == b'\n' && (rule.count >= 3 || underlines) {
             self.close_unmatched(decided, out);
