@@ -658,7 +658,7 @@ impl JsonDecoder {
         if self.holds_high_surrogate() && !fits_low(place, byte) {
             self.release_high_surrogate(closed_by_next(at), sink);
         }
-        // Nothing followed the high surrogate, so the byte begins no escape that is buffered.
+        // Only the high surrogate was buffered, and this byte does not begin a low one.
         if self.held_len == 0 {
             return false;
         }
