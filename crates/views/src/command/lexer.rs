@@ -3,6 +3,8 @@
 //! 1. A token whose meaning depends on the next byte is pending; the next byte extends it, completes it, or shows that
 //!    it ended before.
 //! 2. In the last case the byte is read again, without a pending token.
+//!
+//! Sections in comments are those of the Shell Command Language of POSIX (XCU).
 
 use super::super::chunk::OffsetMap;
 use super::super::shell::word::{AnsiEscape, EscapeStep};
@@ -198,7 +200,7 @@ impl ScriptReader {
         if byte.byte == b'`' && self.syntax == ShellSyntax::Posix && self.in_backquotes() {
             return self.close_backquotes(byte, cx);
         }
-        // Numbers are sections of XCU in POSIX. 2.2.2: nothing is special in single quotes but their end.
+        // 2.2.2: nothing is special in single quotes but their end.
         match self.context() {
             LexContext::Commands => self.unquoted(byte, cx),
             LexContext::Single => match byte.byte {
