@@ -435,6 +435,7 @@ impl Conversation {
         let Some(ended) = self.attempt.take() else {
             return self.flow();
         };
+        // `start_attempt` counts the guidance that waits as sent with its request, and here no request follows.
         let waiting = std::mem::take(&mut self.waiting);
         self.start_attempt();
         if let Some(attempt) = &mut self.attempt {
@@ -638,6 +639,7 @@ impl Conversation {
             calls_tool |= text.channel == Channel::ToolInput;
         }
         let flow = self.act(verdict);
+        // The turn goes on if another request follows: with the results of tools, or with guidance that waits.
         if flow == Flow::Go && !calls_tool && self.waiting.is_empty() {
             self.is_turn_open = false;
         }

@@ -723,6 +723,7 @@ impl Processor {
             out,
         );
         self.drop_attempt();
+        // The provider sends the calls again, and each must count once.
         self.turn.calls = self.attempt.calls_before.clone();
         let flow = self.conversation.restart();
         self.attempt = LoopAttempt::new(&self.conversation, &self.turn.calls);
@@ -772,6 +773,7 @@ impl Processor {
         else {
             return;
         };
+        // Not before: a cut drops the handoffs of its attempt.
         for PendingHandoff { decision, text, .. } in std::mem::take(&mut self.turn.handoffs) {
             self.conversation.delivered_decision(&decision);
             let handoff = Handoff::new(&self.settings.session, text);

@@ -798,6 +798,8 @@ impl ViewBuilder {
             exceptions,
             full: [others, held, around],
         } = self;
+        // A matcher for each group: text waits for matches in progress of rules that hold alone, and patterns with
+        // look-around are searched in the whole haystack.
         let full = [
             (held, FullMatchKind::Held),
             (others, FullMatchKind::Unheld),
@@ -813,6 +815,7 @@ impl ViewBuilder {
                     matcher: build.build_or_defer(move |bytes| {
                         Matcher::for_full_matches(&decoded(&trees), bytes)
                     })?,
+                    // To count costs time for each byte, and only conditions that compare positions need it.
                     counts: match patterns.iter().any(compares_positions) {
                         true => TextCounts::LinesAndChars,
                         false => TextCounts::Nothing,

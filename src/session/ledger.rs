@@ -71,6 +71,8 @@ impl Ledger {
         for counts in self.counts.values_mut() {
             counts.turn = 0;
             counts.retries = 0;
+            // Without a report by now the action may be in the context, so it counts as delivered. `deliver` and
+            // `revert` compare turns to know that it was moved.
             counts.delivered = counts.delivered.saturating_add(counts.reserved);
             counts.reserved = 0;
         }
@@ -102,6 +104,8 @@ impl Ledger {
             .latest
             .zip(cooldown_turns)
             .is_none_or(|(latest, turns)| turn.saturating_sub(latest) >= turns);
+        // `repeat` counts what the context contains, so guidance that a compaction removed may be given again. The
+        // allowance counts every action: compactions must not raise it.
         let in_context = counts.reserved.saturating_add(counts.delivered);
         if is_spent(counts.turn, rule.allowance.per_turn)
             || is_spent(counts.session, rule.allowance.per_session)
@@ -119,6 +123,7 @@ impl Ledger {
         let Some(rule_index) = rule_index else {
             return;
         };
+        // At once, not at the report: a second hit before the report must find the bound reached.
         let counts = self.counts.entry(key(rule_index)).or_default();
         counts.reserved = counts.reserved.saturating_add(1);
         counts.turn = counts.turn.saturating_add(1);
@@ -154,6 +159,7 @@ impl Ledger {
         if acted_in == current && counts.reserved > 0 {
             counts.reserved -= 1;
         } else {
+            // Its turn is over, so `begin_turn` has counted it as delivered.
             counts.delivered = counts.delivered.saturating_sub(1);
         }
         counts.turn = counts.turn.saturating_sub(u32::from(acted_in == current));

@@ -389,8 +389,10 @@ impl MatchReader {
             return false;
         }
         if !self.deferred.has_room(bytes.len()) {
+            // This leaves the product. `build_and_defer` below enters it again, so the delta may still be kept.
             self.read_deferred(admission, at);
         }
+        // Built transitions first: most deltas need no list of members and no lock.
         let is_kept = self.deferred.push_matchers(bytes)
             || bytes.is_ascii() && self.build_and_defer(admission, bytes, at);
         if !is_kept {
@@ -400,6 +402,7 @@ impl MatchReader {
             deferred, views, ..
         } = self;
         if let (Some(unread), Some(views)) = (deferred.unread_by_detectors(), views) {
+            // Invariant 3 of `deferred`. Bytes of earlier deltas may be unread: nothing could be reported in them.
             let start = at + bytes.len() as u64 - unread.len() as u64;
             views.push_detectors(admission, Chunk::verbatim(unread, start));
             deferred.set_detected(views.quiet_bytes());
@@ -412,7 +415,10 @@ impl MatchReader {
     fn build_and_defer(&mut self, admission: &Admission<'_>, bytes: &[u8], at: u64) -> bool {
         let rules = admission.context.rules;
         let limit = admission.context.program.limits().stretch_bytes;
+        // Readers that advance over the kept text must not reach the limit of the text that they hold.
         let max_held = limit.saturating_sub(MAX_DEFERRED);
+        // Asked for before the fields are borrowed, and only while the readers have read all text: later their answer
+        // would leave out the kept text.
         let undecided_from = match self.deferred.is_entered() {
             true => None,
             false => self.undecided_from(rules),
@@ -423,6 +429,7 @@ impl MatchReader {
             views,
         } = self;
         let mut members = MemberList::new(reader.any_cursor());
+        // Invariants 2 and 4 of `deferred`: false if a search or a match waits, or if a view changes the text.
         let is_plain = reader.add_members(&rules.raw, max_held, &mut members)
             && match &*views {
                 Some(views) => views.add_members(rules, max_held, &mut members),
@@ -447,6 +454,8 @@ impl MatchReader {
             views,
         } = self;
         if let Some(mut stepped) = deferred.stepped() {
+            // Invariant 1 of `deferred`: the cursors take their states from the tuple in the order of `add_members`,
+            // the unchanged text first, then the views.
             let rules = admission.context.rules;
             let len = stepped.bytes.len();
             let chunk = Chunk::verbatim(stepped.bytes, end - len as u64);
@@ -458,10 +467,12 @@ impl MatchReader {
                 }
             }
         }
+        // The cursors move on without the product, so its state is void.
         deferred.leave();
     }
 
     fn push(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) {
+        // The kept text comes first: excerpts and offsets of this delta continue it.
         self.read_deferred(admission, at);
         let chunk = Chunk::verbatim(bytes, at);
         let view = &admission.context.rules.raw;

@@ -394,6 +394,7 @@ impl EncodedTrees {
         let bytes = self.bytes.get(range).unwrap_or_default();
         let mut builder = HirBuilder { trees: self };
         let decoded = read_tree(&mut ByteReader::new(bytes), 0, &mut builder);
+        // Invariant 3: the check builds nothing, so it does not see what the constructors make of the tree.
         let accepted = decoded
             .ok()
             .filter(|hir| pattern::accept(hir, &self.limits).is_ok());
@@ -519,6 +520,7 @@ fn read_tree<B: TreeBuilder>(
     depth: usize,
     builder: &mut B,
 ) -> Result<B::Node, MalformedBytes> {
+    // Invariant 1. The encoder refuses the same trees.
     if depth == MAX_DEPTH {
         return Err(MalformedBytes);
     }
@@ -538,6 +540,7 @@ fn read_tree<B: TreeBuilder>(
         }
         tag::REPETITION => {
             let min = reader.number_u32()?;
+            // Stored plus one: 0 stands for no largest number.
             let max = reader.number()?.checked_sub(1);
             let max = max
                 .map(u32::try_from)
@@ -556,6 +559,7 @@ fn read_tree<B: TreeBuilder>(
         }
         tag::CAPTURE => {
             let index = reader.number_u32()?;
+            // Stored plus one: 0 stands for a group without a name.
             let length = reader.number()?.checked_sub(1);
             let length = length.map(usize::try_from).transpose();
             let name = length.map_err(|_| MalformedBytes)?.map(|length| {

@@ -166,6 +166,7 @@ impl PartitionPlan {
         } in &layout.automata
         {
             let of = |pattern: &PatternId| simplified.get(pattern.index());
+            // Invariant 2: no pattern is in two automata. The last line tests that each is in one.
             for pattern in patterns {
                 if std::mem::replace(is_placed.get_mut(pattern.index())?, true) {
                     return None;
@@ -181,9 +182,11 @@ impl PartitionPlan {
             };
             let every_end = |pattern: &PatternId| of(pattern).is_some_and(|of| of.wants_every_end);
             let uncut: Vec<bool> = patterns.iter().map(every_end).collect();
+            // Invariant 4. Such an automaton reports each pattern once, so it cannot report every end.
             let is_first = parts.is_empty();
             let may_be_single =
                 !is_first && !uncut.contains(&true) && patterns.len() <= MAX_SINGLE_MATCH;
+            // Invariant 2: characters come first.
             let follows_bytes = parts
                 .last()
                 .is_some_and(|last| last.space == SymbolSpace::Bytes);

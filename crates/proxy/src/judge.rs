@@ -199,6 +199,7 @@ impl ReplyJudge {
         let mut complete = Vec::new();
         self.frames.push(bytes, &mut |frame| complete.push(frame));
         for frame in complete {
+            // The frames after a cut or a retry are of the response that is given up: they are neither judged nor sent.
             if self.is_over || self.is_waiting() {
                 return;
             }
@@ -457,6 +458,7 @@ impl ReplyJudge {
             self.open_calls.remove(&call);
         }
         self.held_bytes += frame.bytes.len();
+        // If a cut led to another attempt, its response has begun: the cut is not reported.
         if frame.has_data {
             self.cut = None;
         }

@@ -658,6 +658,7 @@ impl JsonDecoder {
         if self.holds_high_surrogate() && !fits_low(place, byte) {
             self.release_high_surrogate(closed_by_next(at), sink);
         }
+        // Only the high surrogate was buffered, and this byte does not begin a low one.
         if self.held_len == 0 {
             return false;
         }
@@ -694,6 +695,7 @@ impl JsonDecoder {
                 0x1_0000 + ((high - 0xD800) << 10) + (last - 0xDC00),
             )
         } else if (0xD800..0xDC00).contains(&last) {
+            // It waits: with the low surrogate of the next escape it is one character (RFC 8259, section 7).
             return;
         } else {
             (end - half, last)
@@ -719,6 +721,7 @@ impl JsonDecoder {
 
     /// Emits the buffered high surrogate as U+FFFD; `at` is the end of the buffered bytes.
     fn release_high_surrogate(&mut self, at: DecidedOffset, sink: &mut impl HaystackSink) {
+        // The bytes after it may be an escape of their own, so they stay buffered.
         let half = ESCAPE / 2;
         let start = at.offset - u64::from(self.held_len);
         self.counters.lone_surrogates += 1;

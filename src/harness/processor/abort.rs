@@ -449,6 +449,7 @@ impl Processor {
         out: &mut Vec<Step>,
     ) -> bool {
         let may_retry = self.may_retry(retry_condition);
+        // Every hook is notified, also after one that was granted a retry.
         let mut wants_retry = false;
         for answered in self.hooks.aborted(aborted) {
             wants_retry |= self.apply_answer(answered, may_retry, steering, out);

@@ -100,6 +100,7 @@ impl Processor {
         let Some(index) = self.open_part_index(part, bytes.len() as u64, out) else {
             return;
         };
+        // Counted before hooks change the delta: a snapshot repeats the bytes that the provider has sent.
         self.attempt.reply.parts[index].received += bytes.len() as u64;
         let bytes = if self.hooks.is_empty(HookPoint::Delta) {
             bytes
@@ -113,6 +114,8 @@ impl Processor {
         if self.attempt.reply.bytes > self.settings.reply_bytes {
             return self.cut(AbortCause::limit("reply_bytes", part), out);
         }
+        // Rules read what the hooks have returned. Nothing is accumulated or published before they have: a delta that
+        // causes a cut is in no reply.
         match self.conversation.pass(part, &bytes) {
             None => self.forward(index, bytes, out),
             Some(flow) => {
@@ -155,6 +158,7 @@ impl Processor {
             return;
         };
         self.forward_released(index, out);
+        // These hooks get the text that rules have released, and no rule reads what they return.
         let replaced = match self.attempt.reply.parts[index].channel {
             Channel::Text if !self.hooks.is_empty(HookPoint::TextComplete) => {
                 match self.complete_text(index, out) {

@@ -311,6 +311,7 @@ impl Commands {
         }
         self.known.push_back(command);
         let index = self.known.len() - 1;
+        // Taken out of the command, because `connect_writers` borrows all commands.
         let redirected = std::mem::take(&mut self.known[index].redirected);
         for path in redirected.iter() {
             self.connect_writers(set, index, path);
@@ -389,6 +390,7 @@ impl Commands {
             read,
             ..
         } = &mut **command;
+        // The program selects the patterns, and assignments and redirections may precede it: they are applied here.
         for progress in progress {
             let pattern = set.pattern(progress.pattern);
             let mut texts = variables.iter();
@@ -620,6 +622,7 @@ impl Commands {
                 progress.add_read_file(pattern, path, cache);
             });
         }
+        // The receivers so far. A receiver whose program comes later gets the path from `add_reads_of_sources`.
         if !passes_files || !is_source {
             return;
         }

@@ -150,6 +150,7 @@ impl DeferredText {
         let (Some(state), Some((_, product)), true) = (self.state, &self.product, has_room) else {
             return false;
         };
+        // Invariants 1 and 2: there is a transition only where no matcher reports and the filter accepts the byte.
         match step(product, state, bytes) {
             Some(step) => {
                 self.keep(bytes, step);
@@ -168,12 +169,14 @@ impl DeferredText {
     #[inline]
     fn keep(&mut self, bytes: &[u8], step: ProductStep) {
         let before = self.bytes.len();
+        // Positions of a step count from the start of its delta. 0 means none in this delta, so an earlier one stays.
         if step.idle.held > 0 {
             self.idle.held = before + step.idle.held;
         }
         if step.idle.all > 0 {
             self.idle.all = before + step.idle.all;
         }
+        // Once a part, at its greatest size: later deltas do not allocate.
         if self.bytes.capacity() == 0 {
             self.bytes.reserve_exact(MAX_DEFERRED);
         }
@@ -199,18 +202,22 @@ impl DeferredText {
         let Some((views, members)) = members.get() else {
             return;
         };
+        // The regions in progress determine which views read the text, so the product may be another one than before.
         if self.product.as_ref().is_none_or(|(of, _)| *of != views) {
             self.product = cache.get(views).map(|product| (views, product));
         }
         let Some((_, product)) = &mut self.product else {
             return;
         };
+        // Invariant 1, for no kept text: the state is the tuple of the present states of the cursors.
         self.state = product.start(members, filter.index());
+        // Outdated matters only without a state: a product in which these cursors have a state has their tables.
         let is_spent = product.is_full() || self.state.is_none() && product.is_outdated(members);
         if is_spent && let Some(next) = cache.replace(views, product) {
             *product = next;
             self.state = product.start(members, filter.index());
         }
+        // Invariant 3: nothing is kept yet, and `leave` has set `detected` to 0.
         (self.quiet, self.undecided_from) = (quiet, undecided_from);
     }
 
@@ -227,6 +234,7 @@ impl DeferredText {
 
     /// Records that detectors have read all kept bytes, and cannot report within the next `quiet`.
     pub(super) fn set_detected(&mut self, quiet: usize) {
+        // Invariant 3: the distance counts from the last byte that was read, so both change together.
         self.detected = self.bytes.len();
         self.quiet = quiet;
     }
@@ -248,6 +256,7 @@ impl DeferredText {
 
     /// Leaves the product and drops the kept text.
     pub(super) fn leave(&mut self) {
+        // `product` stays: the next text is most often read by the same views.
         self.bytes.clear();
         self.state = None;
         self.detected = 0;
@@ -258,7 +267,9 @@ impl DeferredText {
     /// `end` is the offset after the last byte; it is returned if all is decided.
     pub(super) fn undecided_from(&self, end: u64) -> Option<u64> {
         match (self.bytes.len(), self.idle.held) {
+            // The readers have read all text, and know better.
             (0, _) => None,
+            // Not idle since the product was entered: a match may have begun before.
             (_, 0) => Some(self.undecided_from),
             (len, idle) => Some(end - (len - idle) as u64),
         }

@@ -278,6 +278,7 @@ impl LazyDfa {
                     continue;
                 }
             }
+            // `step_symbol` has no early return: it decodes once, and calls `step` for every symbol of the byte.
             let mut is_accepted = true;
             let next = self.step_symbol(cursor, bytes, at, |cursor, column, span| {
                 // One byte can make several symbols certain. None is stepped after one that was declined.

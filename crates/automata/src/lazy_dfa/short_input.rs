@@ -12,9 +12,21 @@
 //!
 //! # From the stream to the table
 //!
-//! The frames of the fast path, from the caller to the callee. The first three are in `ttsr`, the others in this crate. The
-//! documentation of a function says when it declines. A frame that declines passes that on, up to `Stream::push`, which
-//! then calls `push_slow`.
+//! There are two fast paths. `PartReader::new` in `ttsr` chooses one when a part is opened, by the rules of its channel
+//! (`ChannelRules::is_raw_only`):
+//!
+//! - *One matcher*, if first ends in the unchanged text decide every rule.
+//! - *Several matchers*, if a rule needs full matches, a view (as regions of Markdown) or a detector. One such rule for
+//!   a channel is enough, for all parts of that channel. A delta on this path does not reach this module: it is a step
+//!   of a [`Product`](crate::product::Product). In `ttsr`, the test
+//!   `deferred_text_is_released_and_matched_as_if_it_were_read_at_once` has rules of each kind.
+//!
+//! The input of tools has paths of its own. Each list is from the caller to the callee. The documentation of a function
+//! says when it declines. A frame that declines passes that on, up to `Stream::push`, which then calls `push_slow`.
+//!
+//! ## One matcher
+//!
+//! The first three frames are in `ttsr`, the others in this crate.
 //!
 //! 1. `Stream::push`, for the part of the delta before
 //! 2. `OpenPart::push_short`, for text that is searched for first ends alone
@@ -28,12 +40,35 @@
 //! 9. `Table::step_block_with`
 //! 10. `Table::next`
 //!
-//! Deltas of any length that several matchers read leave this path at frame 2: `OpenPart::push_short` calls
-//! `DeferredText::push`, and that [`Product::step`](crate::product::Product::step). Where these decline, `Stream::push_slow` calls
-//! `MatchReader::defer`, which enters the product and builds transitions, and otherwise `MatchReader::push`, which calls
-//! the matchers one after the other.
+//! ## Several matchers
 //!
-//! The two other entry points, for deltas that these frames decline:
+//! The first five frames are in `ttsr`, the others in this crate. A delta may have any length for which there is room.
+//!
+//! 1. `Stream::push`, for the part of the delta before
+//! 2. `OpenPart::push_short`, for text with a `MatchReader`
+//! 3. `DeferredText::push`: declines if a detector may report in the delta
+//! 4. `DeferredText::push_matchers`
+//! 5. `DeferredText::push_with`: declines if the product is not entered or the text has no room; keeps a delta that the
+//!    product has stepped
+//! 6. [`Product::step`](crate::product::Product::step): declines where a transition is missing
+//! 7. `Product::step_with`
+//! 8. `Product::next`
+//!
+//! After these have declined, `Stream::push_slow` tries to keep the delta once more, and builds what is missing:
+//!
+//! 1. `Stream::push_slow`, `Stream::read`, `OpenPart::push`
+//! 2. `MatchReader::defer`: repeats frame 4, because frame 3 may have declined for a detector alone; then lets the
+//!    detectors read a delta that is kept
+//! 3. `MatchReader::build_and_defer`, for ASCII
+//! 4. `DeferredText::enter`, if the product is not entered; it calls [`Product::start`](crate::product::Product::start)
+//! 5. `DeferredText::push_and_build`, which calls [`Product::build`](crate::product::Product::build)
+//!
+//! If these decline too, a matcher may report in the delta. `OpenPart::push` calls `MatchReader::push`, which calls
+//! `read_deferred` for the kept text, and then the readers, which step their matchers one after the other.
+//!
+//! ## Other entry points
+//!
+//! The two other entry points of this module, for deltas that the frames of one matcher decline:
 //!
 //! - [`Matcher::push_short_with_suffixes`](crate::Matcher::push_short_with_suffixes), called by `Stream::push_slow`
 //!   through `OpenPart::push` and `FirstEndReader::push_short_with_suffixes`. With a single automaton it is

@@ -3,6 +3,8 @@
 //! 1. A token whose meaning depends on the next byte is pending; the next byte extends it, completes it, or shows that
 //!    it ended before.
 //! 2. In the last case the byte is read again, without a pending token.
+//!
+//! Sections in comments are those of the Shell Command Language of POSIX (XCU).
 
 use super::super::chunk::OffsetMap;
 use super::super::shell::word::{AnsiEscape, EscapeStep};
@@ -198,6 +200,7 @@ impl ScriptReader {
         if byte.byte == b'`' && self.syntax == ShellSyntax::Posix && self.in_backquotes() {
             return self.close_backquotes(byte, cx);
         }
+        // 2.2.2: nothing is special in single quotes but their end.
         match self.context() {
             LexContext::Commands => self.unquoted(byte, cx),
             LexContext::Single => match byte.byte {
@@ -249,6 +252,7 @@ impl ScriptReader {
                 self.end_parameter(from, cx);
             }
             b'"' => self.quote(LexContext::Double, byte, cx),
+            // Within double quotes a single quote is an ordinary character (2.2.3), in `${…}` too.
             b'\'' if !quoted => self.quote(LexContext::Single, byte, cx),
             _ => self.expansions(byte, cx),
         }
@@ -261,6 +265,7 @@ impl ScriptReader {
         byte: InputByte,
         cx: &mut ReadContext<'_, S>,
     ) {
+        // 2.6.4: an arithmetic expression is read as if it were in double quotes, so quotes have no meaning in it.
         let with = |parens| match quotes {
             true => LexContext::Parens(parens),
             false => LexContext::Arithmetic(parens),
@@ -329,6 +334,7 @@ impl ScriptReader {
     ) -> bool {
         let escapes = match self.context() {
             _ if self.syntax != ShellSyntax::Posix => true,
+            // 2.2.3: before other characters the backslash is kept.
             LexContext::Double => matches!(byte.byte, b'$' | b'`' | b'"' | b'\\' | b'\n'),
             LexContext::Body
             | LexContext::Arithmetic(_)
@@ -341,6 +347,7 @@ impl ScriptReader {
             self.push_token(cx);
             return false;
         }
+        // 2.2.1: a backslash and a line feed continue the line, and neither is part of a word.
         if byte.byte == b'\n' {
             self.token_bytes.clear();
             return true;

@@ -172,6 +172,7 @@ impl PatchReader {
             self.set_file(if new == b"/dev/null" { old } else { new }, now, out, sink);
             return true;
         }
+        // No file header: in a hunk the line is one that was removed, and its text begins with two dashes.
         if matches!(self.mode, PatchState::Diff(_)) {
             (line.from, line.newline) = (1, file_header.newline);
             self.hunk.line(LineKind::Removed, line, now, out, sink);

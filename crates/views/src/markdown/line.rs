@@ -1,5 +1,7 @@
 //! The start of a line: the containers it continues, and the block it starts.
 //!
+//! Sections are those of CommonMark 0.31.
+//!
 //! 1. Each byte is appended to the line's buffer and stepped, until the kind of the line is known.
 //! 2. The buffer is then emitted, or passed to the code spans, and the rest of the line goes the same way.
 //! 3. Only a line of `-` or `*` that is not a thematic break is read a second time, once: it can be nested list items.
@@ -256,6 +258,8 @@ impl MarkdownView {
     }
 
     fn blank(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
+        // Containers are matched at the first byte that is not blank: a blank line continues others than a line with
+        // text.
         match byte {
             b' ' | b'\t' => {}
             b'\n' => self.blank_line(decided, out),
@@ -267,6 +271,7 @@ impl MarkdownView {
         self.line.phase = LinePhase::Blank;
         self.line.held_column = self.line.column;
         self.line.base = self.line.column;
+        // 5.1: the marker includes one blank after it. Of a tab it is one column (2.2); the others indent the content.
         match byte {
             b' ' => {
                 self.line.held.clear();
@@ -284,6 +289,8 @@ impl MarkdownView {
             self.match_blank();
         }
         let all = self.line.matched == self.containers.len();
+        // 4.4, 4.5: blank lines within a code block belong to it. Those at the end of an indented block do not, so they
+        // wait for the next line of code. A blank line ends a paragraph (4.8).
         match self.leaf {
             LeafBlock::Fenced(fence) if all => return self.blank_code(fence, decided, out),
             LeafBlock::Indented if all => return self.hold_blank(decided, out),
@@ -297,6 +304,7 @@ impl MarkdownView {
     /// Matches the containers that a blank line continues: every item that is not empty, and no quote.
     #[inline]
     fn match_blank(&mut self) {
+        // 5.2: an item that begins with a blank line ends at a second one.
         while let Some(Container::Item {
             width,
             empty: false,
@@ -342,6 +350,7 @@ impl MarkdownView {
         let all = self.line.matched == self.containers.len();
         let indented = self.line.indent() >= 4;
         match self.leaf {
+            // 4.5: a closing fence is indented by less than four columns. All other lines in the block are code.
             LeafBlock::Fenced(fence) if all && !indented && byte == fence.mark => {
                 self.line.phase = LinePhase::Closing {
                     len: 1,
@@ -350,6 +359,7 @@ impl MarkdownView {
             }
             LeafBlock::Fenced(_) if all => self.code_line(decided, out),
             LeafBlock::Indented if all && indented => self.code_line(decided, out),
+            // 4.4: indented code does not interrupt a paragraph. Without all containers the line is lazy (5.1).
             LeafBlock::Paragraph if indented => self.prose(decided, out),
             LeafBlock::Paragraph => self.begin(byte, decided, out),
             _ => {
@@ -371,6 +381,7 @@ impl MarkdownView {
             let indent = self.line.column.saturating_sub(self.line.base);
             match container {
                 Container::Quote if indent < 4 && byte == b'>' => return true,
+                // 5.2: the content of an item is indented by the width of its marker and of the blanks after it.
                 Container::Item { width, empty } if indent >= *width => {
                     *empty = false;
                     self.line.base += *width;
@@ -394,7 +405,10 @@ impl MarkdownView {
     fn begin(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let within = self.in_paragraph();
         let (column, at) = (self.line.column, self.line.here());
+        // In a paragraph, containers stay open until the start of a block is certain: text would be a lazy continuation
+        // line (5.1).
         self.line.phase = match byte {
+            // 5.1: a quote needs no blank after its marker, and interrupts a paragraph.
             b'>' if self.may_nest() => {
                 self.close_unmatched(decided, out);
                 self.open_container(Container::Quote);
@@ -402,6 +416,7 @@ impl MarkdownView {
             }
             b'#' => LinePhase::Hashes(1),
             b'`' | b'~' => LinePhase::FenceRun { mark: byte, len: 1 },
+            // 4.1: a thematic break takes precedence over a list item.
             b'-' | b'*' | b'_' if self.line.no_rule == 0 => {
                 LinePhase::ThematicBreak(ThematicBreak {
                     mark: byte,
@@ -413,6 +428,7 @@ impl MarkdownView {
                 })
             }
             b'-' | b'*' | b'+' => self.item(true),
+            // 4.3: an underline is no lazy continuation line, so it needs all containers.
             b'=' if within => LinePhase::Underline { ended: false },
             b'0'..=b'9' => LinePhase::Digits {
                 count: 1,
@@ -452,12 +468,14 @@ impl MarkdownView {
         out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
         match byte {
+            // 5.2: at most nine digits.
             b'0'..=b'9' if count < 9 => {
                 self.line.phase = LinePhase::Digits {
                     count: count + 1,
                     value: value * 10 + u32::from(byte - b'0'),
                 };
             }
+            // 5.2: only a list that starts with 1 interrupts a paragraph.
             b'.' | b')' => self.line.phase = self.item(value == 1),
             _ => self.prose(decided, out),
         }
@@ -470,6 +488,7 @@ impl MarkdownView {
         decided: u64,
         out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
+        // 5.2: an empty item does not interrupt a paragraph either.
         let barred = self.in_paragraph() && (!marker.interrupts || byte == b'\n');
         match byte {
             b' ' | b'\t' | b'\n' if !barred && self.may_nest() => {
@@ -498,6 +517,7 @@ impl MarkdownView {
             }
             _ => {
                 let blanks = self.line.column - marker.column;
+                // 5.2: with five blanks or more, only the first is of the marker: the item begins with indented code.
                 let blanks = if blanks > 4 { 1 } else { blanks };
                 self.open_item(marker, blanks, false, decided, out);
                 self.blank(byte, decided, out);
@@ -539,6 +559,7 @@ impl MarkdownView {
         out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
         match byte {
+            // 4.2: one to six marks, then a blank or the end of the line. A heading interrupts a paragraph.
             b'#' if count < 6 => self.line.phase = LinePhase::Hashes(count + 1),
             b' ' | b'\t' | b'\n' => {
                 self.close_unmatched(decided, out);
@@ -551,6 +572,7 @@ impl MarkdownView {
 
     fn after_hashes(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match byte {
+            // The marks and the blanks after them are not content (4.2), and no region contains them.
             b' ' | b'\t' => self.line.held.clear(),
             b'\n' => {
                 self.keep_line_ending();
@@ -596,6 +618,7 @@ impl MarkdownView {
             });
             return;
         }
+        // 4.3: the marks of an underline are not separated by blanks. One is enough; a thematic break has three (4.1).
         let underlines = rule.mark == b'-' && !rule.broken && self.in_paragraph();
         if byte == b'\n' && (rule.count >= 3 || underlines) {
             self.close_unmatched(decided, out);
@@ -666,6 +689,7 @@ impl MarkdownView {
         out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
         match byte {
+            // 4.3: blanks may follow the marks, but not separate them.
             b'=' if !ended => {}
             b' ' | b'\t' => self.line.phase = LinePhase::Underline { ended: true },
             b'\n' => {
@@ -688,6 +712,7 @@ impl MarkdownView {
         if byte == mark {
             self.line.phase = LinePhase::FenceRun { mark, len: len + 1 };
         } else if len < 3 {
+            // 4.5: a fence has at least three marks. A shorter run may begin a code span.
             self.prose(decided, out);
         } else {
             self.line.phase = LinePhase::Opening { mark, len };
@@ -704,6 +729,7 @@ impl MarkdownView {
         out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
         match byte {
+            // 4.5: the info string of a fence of backticks has none, or a code span in one line would be a fence.
             b'`' if mark == b'`' => self.prose(decided, out),
             b'\n' => {
                 self.open_fence(mark, len, decided, out);
@@ -746,6 +772,7 @@ impl MarkdownView {
         let LeafBlock::Fenced(fence) = self.leaf else {
             unreachable!("only a fence is closed")
         };
+        // 4.5: a closing fence is at least as long as the opening one, and only blanks follow it.
         let long = len >= fence.len;
         match byte {
             _ if byte == fence.mark && !ended => {
@@ -793,6 +820,7 @@ impl MarkdownView {
     /// Passes the line to the code spans as text of the open paragraph or of a new one. The line may already be
     /// complete.
     fn prose(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
+        // In a paragraph nothing is closed: without all containers, this is a lazy continuation line (5.1, 5.2).
         if self.leaf != LeafBlock::Paragraph {
             self.close_unmatched(decided, out);
             self.leaf = LeafBlock::Paragraph;

@@ -164,6 +164,7 @@ impl FullMatchReader {
         let mut at = 0;
         while at < chunk.bytes.len() {
             let rest = chunk.slice(at..chunk.bytes.len());
+            // Chosen anew each time: a report begins searches, and searches end within a chunk.
             at += match self.searches.is_empty() {
                 true => self.push_until_report(&mut input, rest),
                 false => self.push_with_searches(&mut input, rest),
@@ -202,6 +203,7 @@ impl FullMatchReader {
                 idle_until = at;
             }
         }
+        // The text is pushed only here, so text before an idle position is counted but never copied.
         if idle_until > 0 {
             self.text.drop_all();
             self.text.advance_past(&chunk.bytes[..idle_until]);
@@ -211,6 +213,7 @@ impl FullMatchReader {
             for rule in reported {
                 self.begin_search(rules, rule);
             }
+            // After the searches have begun: a search begins at `idle_until`, and its match lies before this position.
             if rules.matcher.is_idle(&self.cursor) {
                 self.idle_until = self.text.bytes().len();
             }
@@ -227,6 +230,7 @@ impl FullMatchReader {
     ) -> usize {
         let FullMatchInput { rules, .. } = *input;
         let limit = input.limit();
+        // Text is dropped after each block, so a long chunk is not held as a whole.
         let block = chunk.slice(0..chunk.bytes.len().min(BLOCK));
         let before = self.text.bytes().len();
         self.text.push(block);
