@@ -336,9 +336,9 @@ impl ScriptReader {
             _ if self.syntax != ShellSyntax::Posix => true,
             // 2.2.3: before other characters the backslash is kept.
             LexContext::Double => matches!(byte.byte, b'$' | b'`' | b'"' | b'\\' | b'\n'),
-            LexContext::Body
-            | LexContext::Arithmetic(_)
-            | LexContext::Parameter { quoted: true, .. } => {
+            // 2.7.4: a double quote has no meaning in a here-document, so the backslash before it is kept.
+            LexContext::Body => matches!(byte.byte, b'$' | b'`' | b'\\' | b'\n'),
+            LexContext::Arithmetic(_) | LexContext::Parameter { quoted: true, .. } => {
                 matches!(byte.byte, b'$' | b'`' | b'\\' | b'\n' | b'"' | b'}')
             }
             _ => true,
