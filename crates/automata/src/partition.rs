@@ -151,8 +151,9 @@ impl PartitionPlan {
         }
     }
 
-    /// Distributes the patterns over automata as `layout` says. Returns `None` if that violates an invariant of this
-    /// module: the layout may come from anyone.
+    /// Distributes the patterns over automata as `layout` says. Returns `None` if that violates invariant 2 or 4, or if an
+    /// automaton for single matches would have to report every end: the layout may come from anyone. Invariant 3 is not
+    /// tested, because a layout that violates it costs speed only.
     pub(crate) fn partition_as(
         &self,
         simplified: &[SimplifiedPattern],

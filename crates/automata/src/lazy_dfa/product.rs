@@ -17,7 +17,8 @@
 //! # Invariants
 //!
 //! 1. Row 0 has no transitions: all of its cells are 0. It stands for "no transition", and steps from it stay in it.
-//! 2. A cell changes once, from 0 to the offset of a row. The tuple of a row never changes.
+//! 2. A cell holds 0 or the offset of the only row that its transition leads to. [`Product::build`] may store 0 again
+//!    where it cannot build the transition now: a reader of 0 declines. The tuple of a row never changes.
 //! 3. A transition of a row is the transition of each state of its tuple. It is built from tables of the generations in
 //!    `generations` alone: a cursor of another generation enters no state.
 //! 4. Stepping takes no lock. Entering and leaving the product reads `tuples` and `by_hash` under a lock that readers share;
