@@ -51,7 +51,7 @@ use diagnostic::code;
 pub(crate) use lint::LintTrial;
 use load_context::LoadContext;
 pub(crate) use message::{MessageValues, render as render_message};
-use ttsr_automata::{CLASSES, Matcher};
+use ttsr_automata::{MAX_CLASSES, Matcher};
 
 /// A checked, compiled, immutable set of rules. Cloning is cheap, because clones share their content.
 ///
@@ -549,7 +549,7 @@ fn refused(error: &CompileError, pack_states: usize) -> LoadError {
             "rule `{id}`: the rules up to this one need about {states} automaton states, limit is {pack_states}"
         ),
         CompileErrorKind::Classes => format!(
-            "the patterns of all rules together distinguish more than {CLASSES} classes of characters"
+            "the patterns of all rules together distinguish more than {MAX_CLASSES} classes of characters"
         ),
         CompileErrorKind::Scope(error) => {
             format!("rule `{id}`: its globs are refused: {error}")

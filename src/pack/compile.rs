@@ -6,7 +6,7 @@
 //!    starts of matches, share its tree.
 //! 3. For each channel the patterns are grouped by the text that they read ([`ViewKey`]), and each group gets its
 //!    matchers. Automata are the expensive part, so a matcher is built when text first reaches it, if building cannot fail
-//!    (`surely_fits`).
+//!    (`fits_alphabet`).
 //!
 //! Errors name the rule at which a limit of the whole pack was exceeded; each rule by itself was accepted by the check.
 
@@ -647,7 +647,7 @@ impl MatcherBuild<'_> {
         let table_bytes = self.limits.table_bytes;
         if self.is_delayed {
             return Ok(LazyLock::new(Box::new(move || {
-                build(table_bytes).expect("`surely_fits` bounds the classes of all patterns")
+                build(table_bytes).expect("`fits_alphabet` bounds the classes of all patterns")
             })));
         }
         let matcher = build(table_bytes)?;

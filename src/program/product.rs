@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ttsr_automata::product::{Product, TextFilter};
-use ttsr_views::markdown::Passing;
+use ttsr_views::markdown::VerbatimState;
 
 /// The most products of a channel. The regions that a text alternates between are few.
 const MAX_PRODUCTS: usize = 8;
@@ -46,7 +46,7 @@ impl ProductCache {
         ProductCache {
             filter: match has_markdown {
                 true => |state, byte| {
-                    let after = Passing::from_index(state)?.after(byte)?;
+                    let after = VerbatimState::from_index(state)?.after(byte)?;
                     Some(after.index())
                 },
                 false => |state, _| Some(state),

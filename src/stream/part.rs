@@ -405,7 +405,7 @@ impl MatchReader {
             // Invariant 3 of `deferred`. Bytes of earlier deltas may be unread: nothing could be reported in them.
             let start = at + bytes.len() as u64 - unread.len() as u64;
             views.push_detectors(admission, Chunk::verbatim(unread, start));
-            deferred.set_detected(views.quiet_bytes());
+            deferred.set_detected(views.bytes_until_report());
             admission.resolve_queued();
         }
         true
@@ -439,9 +439,11 @@ impl MatchReader {
             return false;
         }
         if !deferred.is_entered() {
-            let quiet = views.as_ref().map_or(usize::MAX, |it| it.quiet_bytes());
+            let until_report = views
+                .as_ref()
+                .map_or(usize::MAX, |it| it.bytes_until_report());
             let undecided_from = undecided_from.unwrap_or(at);
-            deferred.enter(&rules.products, &members, undecided_from, quiet);
+            deferred.enter(&rules.products, &members, undecided_from, until_report);
         }
         deferred.push_and_build(&members, bytes)
     }

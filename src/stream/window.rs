@@ -1,6 +1,6 @@
 //! The window: the last bytes of a haystack, kept for excerpts and for the starts of matches.
 
-use ttsr_automata::SHORT;
+use ttsr_automata::MAX_SHORT_LEN;
 
 /// Number of bytes that a window guarantees to keep.
 pub(super) const WINDOW: usize = 256;
@@ -17,7 +17,7 @@ pub(super) struct Window {
 
 /// Size of the buffer: twice the window, so that bytes are moved only once for each [`WINDOW`] bytes appended, and room
 /// for a short delta.
-pub(super) const CAPACITY: usize = 2 * WINDOW + SHORT;
+pub(super) const CAPACITY: usize = 2 * WINDOW + MAX_SHORT_LEN;
 
 impl Window {
     /// Starts another haystack.
@@ -33,8 +33,8 @@ impl Window {
 
     /// Returns the unused bytes that a short delta is written to before [`advance`](Self::advance) appends it.
     #[inline(always)]
-    pub(super) fn spare_capacity(&mut self) -> &mut [u8; SHORT] {
-        if self.bytes.is_none() || self.len > CAPACITY - SHORT {
+    pub(super) fn spare_capacity(&mut self) -> &mut [u8; MAX_SHORT_LEN] {
+        if self.bytes.is_none() || self.len > CAPACITY - MAX_SHORT_LEN {
             self.shift(&[]);
         }
         let room = self
@@ -52,7 +52,7 @@ impl Window {
 
     /// Appends the first `len` bytes of `padded`, without a branch on `len`.
     #[inline(always)]
-    pub(super) fn push_padded(&mut self, padded: [u8; SHORT], len: usize) {
+    pub(super) fn push_padded(&mut self, padded: [u8; MAX_SHORT_LEN], len: usize) {
         *self.spare_capacity() = padded;
         self.advance(len);
     }
@@ -113,8 +113,8 @@ mod tests {
             let mut window = Window::default();
             let mut seen = 0;
             for bytes in text.chunks(piece) {
-                if bytes.len() <= SHORT && seen % 2 == 0 {
-                    let mut padded = [0; SHORT];
+                if bytes.len() <= MAX_SHORT_LEN && seen % 2 == 0 {
+                    let mut padded = [0; MAX_SHORT_LEN];
                     padded[..bytes.len()].copy_from_slice(bytes);
                     window.push_padded(padded, bytes.len());
                 } else {
@@ -154,15 +154,15 @@ mod tests {
             0,
             1,
             WINDOW,
-            CAPACITY - SHORT - 1,
-            CAPACITY - SHORT,
-            CAPACITY - SHORT + 1,
+            CAPACITY - MAX_SHORT_LEN - 1,
+            CAPACITY - MAX_SHORT_LEN,
+            CAPACITY - MAX_SHORT_LEN + 1,
             CAPACITY,
         ] {
             let mut window = Window::default();
             window.push(&text[..filled.min(WINDOW)]);
             window.push(&text[filled.min(WINDOW)..filled]);
-            window.push_padded([b'x'; SHORT], 3);
+            window.push_padded([b'x'; MAX_SHORT_LEN], 3);
             let all = [&text[..filled], b"xxx"].concat();
             let (last, whole) = window.last(64);
             assert_eq!(last, &all[all.len().saturating_sub(64)..], "{filled}");

@@ -331,7 +331,7 @@ const BUILT_LATE: [(&str, &str); 10] = [
         "crates/views/src/command/program.rs",
         "static INDEX: LazyLock<",
     ),
-    // Built at load unless `surely_fits` shows that building cannot fail.
+    // Built at load unless `fits_alphabet` shows that building cannot fail.
     (
         "src/program.rs",
         "type LazyMatcher = LazyLock<Matcher, BuildMatcher>;",

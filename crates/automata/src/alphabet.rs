@@ -56,9 +56,9 @@ pub(crate) const STAY: Column = Column(0);
 pub(crate) struct Column(usize);
 
 impl Column {
-    /// The greatest column index of any table: the reentry cell, which follows [`CLASSES`], `STAY` and the decoding
+    /// The greatest column index of any table: the reentry cell, which follows [`MAX_CLASSES`], `STAY` and the decoding
     /// column.
-    pub(crate) const MAX: usize = CLASSES + 2;
+    pub(crate) const MAX: usize = MAX_CLASSES + 2;
 
     /// Returns the column with this index.
     ///
@@ -230,7 +230,7 @@ pub(crate) struct WordLookNeeds {
 
 /// The most classes of an alphabet: a row has a cell for each. Three thousand different characters in literals, as in
 /// a list of Chinese words, fit.
-pub const CLASSES: usize = 1 << 13;
+pub const MAX_CLASSES: usize = 1 << 13;
 
 /// The most pairs of a class and a code range that are examined: about a second of work.
 const MAX_MEMBERSHIPS: usize = 1 << 30;
@@ -241,20 +241,20 @@ const MAX_MEMBERSHIPS: usize = 1 << 30;
 ///
 /// # Example: words and a Unicode class
 /// ```
-/// use ttsr_automata::{PatternLimits, pattern, surely_fits};
+/// use ttsr_automata::{PatternLimits, pattern, fits_alphabet};
 /// let parse = |text| pattern::parse(text, &PatternLimits::default());
-/// assert!(surely_fits([&parse("TODO|FIXME")?, &parse(r"\w+!")?]));
+/// assert!(fits_alphabet([&parse("TODO|FIXME")?, &parse(r"\w+!")?]));
 /// // This pattern matches a single byte that is no character.
-/// assert!(!surely_fits([&parse(r"(?-u:\xFF)")?]));
+/// assert!(!fits_alphabet([&parse(r"(?-u:\xFF)")?]));
 /// # Ok::<(), pattern::PatternError>(())
 /// ```
-pub fn surely_fits<'h>(patterns: impl IntoIterator<Item = &'h Hir>) -> bool {
+pub fn fits_alphabet<'h>(patterns: impl IntoIterator<Item = &'h Hir>) -> bool {
     let mut fit = FitEstimate::default();
     patterns.into_iter().for_each(|pattern| fit.add(pattern));
     fit.is_sure()
 }
 
-/// An upper bound of the classes that a set of patterns distinguishes: see [`surely_fits`].
+/// An upper bound of the classes that a set of patterns distinguishes: see [`fits_alphabet`].
 #[derive(Debug)]
 pub(crate) struct FitEstimate {
     // The classes of an alphabet are split at the bounds of their ranges alone, whatever classes the compiler makes of
@@ -342,7 +342,7 @@ impl FitEstimate {
         // There is at most one code range more than bounds, and at most one class for each element. Twice the pairs leave a
         // margin.
         let memberships = self.elements.saturating_mul(2 * (bounds + 1));
-        !self.has_bytes && bounds < CLASSES && memberships <= MAX_MEMBERSHIPS
+        !self.has_bytes && bounds < MAX_CLASSES && memberships <= MAX_MEMBERSHIPS
     }
 }
 
@@ -409,7 +409,7 @@ impl Alphabet {
     /// class, the columns it contains.
     ///
     /// # Errors
-    /// The alphabet has more than [`CLASSES`] columns, or computing which class contains which column takes more than
+    /// The alphabet has more than [`MAX_CLASSES`] columns, or computing which class contains which column takes more than
     /// [`MAX_MEMBERSHIPS`] steps.
     pub(crate) fn new(
         space: SymbolSpace,
@@ -425,7 +425,7 @@ impl Alphabet {
         let code_ranges = split_into_ranges(end, classes, &flag_sets);
         // Refused before the tables are allocated, because rules come from untrusted files.
         let signatures: HashSet<u128> = code_ranges.iter().map(|range| range.signature).collect();
-        if signatures.len() > CLASSES
+        if signatures.len() > MAX_CLASSES
             || code_ranges.len().saturating_mul(classes.len()) > MAX_MEMBERSHIPS
         {
             return Err(TooManyClasses);

@@ -300,7 +300,7 @@ impl TreeTotals {
         self.fit.add(hir);
     }
 
-    /// Returns true if every subset of the trees has an alphabet: see [`surely_fits`](super::surely_fits).
+    /// Returns true if every subset of the trees has an alphabet: see [`fits_alphabet`](super::fits_alphabet).
     pub fn surely_fit(&self) -> bool {
         self.fit.is_sure()
     }

@@ -93,7 +93,7 @@ use std::borrow::Borrow;
 use regex_syntax::hir::Hir;
 
 use alphabet::SymbolSpace;
-pub use alphabet::{CLASSES, TooManyClasses, surely_fits};
+pub use alphabet::{MAX_CLASSES, TooManyClasses, fits_alphabet};
 pub use lazy_dfa::{AutomatonSize, IdleRun, ShortStep, is_short, product};
 use lazy_dfa::{LazyDfa, ShortPath};
 pub use limits::PatternLimits;
@@ -102,7 +102,7 @@ pub use partition::{AutomatonLayout, MatcherLayout};
 use partition::{MIN_TO_PROFILE, Partition, PartitionPlan, SimplifiedPattern};
 pub use report::PatternId;
 use simd::SimdLevel;
-pub use table::SHORT;
+pub use table::MAX_SHORT_LEN;
 use table::sparse::SparseRows;
 use table::{FIRST_BUDGET, TableConfig};
 
@@ -175,18 +175,18 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Steps a delta of 1 to [`SHORT`] bytes and copies the bytes to `room`, padded with zeros. Declines if there are
+    /// Steps a delta of 1 to [`MAX_SHORT_LEN`] bytes and copies the bytes to `padded_out`, padded with zeros. Declines if there are
     /// several automata, a suffix is live, the cursor is in the fallback, a character is incomplete, a state on the way
-    /// is special, or `accepts` refuses the bytes. Returns false if it declined; then only `room` has changed.
+    /// is special, or `accepts` refuses the bytes. Returns false if it declined; then only `padded_out` has changed.
     ///
     /// # Example: `push` takes what the fast path declines
     /// ```
-    /// use ttsr_automata::{Matcher, PatternLimits, SHORT, pattern};
+    /// use ttsr_automata::{Matcher, PatternLimits, MAX_SHORT_LEN, pattern};
     /// let matcher = Matcher::new(&[pattern::parse("rm -rf", &PatternLimits::default())?], 1 << 20)?;
     /// let mut cursor = matcher.start();
     /// let mut ends = Vec::new();
     /// for delta in [&b"rm "[..], b"-r", b"f /"] {
-    ///     if !cursor.push_short(delta, &mut [0; SHORT], |_| true) {
+    ///     if !cursor.push_short(delta, &mut [0; MAX_SHORT_LEN], |_| true) {
     ///         matcher.push(&mut cursor, delta, |event| ends.push(event.at + 1));
     ///     }
     /// }
@@ -197,12 +197,12 @@ impl Cursor {
     pub fn push_short(
         &mut self,
         bytes: &[u8],
-        room: &mut [u8; SHORT],
-        accepts: impl FnOnce(&[u8; SHORT]) -> bool,
+        padded_out: &mut [u8; MAX_SHORT_LEN],
+        accepts: impl FnOnce(&[u8; MAX_SHORT_LEN]) -> bool,
     ) -> bool {
         // Several automata would have to agree before any of them moves. That is left to
         // `Matcher::push_short_with_suffixes`.
-        self.more.is_none() && self.first.push_short(bytes, room, accepts)
+        self.more.is_none() && self.first.push_short(bytes, padded_out, accepts)
     }
 }
 
@@ -419,7 +419,7 @@ impl Matcher {
         }
     }
 
-    /// Steps a delta of 1 to [`SHORT`] bytes without moving the cursor. Returns `None` if it declined: the delta is not
+    /// Steps a delta of 1 to [`MAX_SHORT_LEN`] bytes without moving the cursor. Returns `None` if it declined: the delta is not
     /// short, a state on the way is special, a byte is not ASCII, a character is incomplete, the cursor is in the
     /// fallback, or there are several automata. A caller with several matchers steps all of them, and moves all cursors
     /// with [`accept_short`](Self::accept_short) if none declined. The step of a matcher made by
@@ -542,7 +542,7 @@ impl Matcher {
         &self,
         cursor: &mut Cursor,
         bytes: &[u8],
-    ) -> Option<[u8; SHORT]> {
+    ) -> Option<[u8; MAX_SHORT_LEN]> {
         if !self.more.is_empty() {
             return self.push_short_all(cursor, bytes);
         }
@@ -554,7 +554,7 @@ impl Matcher {
     /// As [`push_short_with_suffixes`](Self::push_short_with_suffixes), for several automata: all of them accept the
     /// delta, or none steps it. Declines if the delta is not short ASCII, there are too many automata, or one of them
     /// declines.
-    fn push_short_all(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+    fn push_short_all(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; MAX_SHORT_LEN]> {
         // First step all automata without moving a cursor: if one declines, none may have moved.
         if !is_short(bytes) || !bytes.is_ascii() {
             return None;

@@ -116,7 +116,7 @@ impl CursorExtra {
             // No early exit: few suffixes are live, and nearly every delta is accepted. The bits include the entry bit
             // of the state (invariant 3 of `lazy_dfa::search`).
             // SAFETY: 1. the states of suffixes are of the table of their cursor (invariant of `DfaCursor`).
-            let (next, bits) = unsafe { table.step_short_from(short, suffix.state) };
+            let (next, bits) = unsafe { table.step_classified(short, suffix.state) };
             suffix.next = next;
             all |= bits;
         }

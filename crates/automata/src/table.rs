@@ -161,13 +161,13 @@ impl TableConfig {
 struct ByteColumns([u8; 256]);
 
 /// The steps between two tests for a special state.
-// Four columns fit into 32 bits, which `short_input::steps` shifts out of a register. A longer block tests less often,
+// Four columns fit into 32 bits, which `short_input::step_blocks` shifts out of a register. A longer block tests less often,
 // but more of its bytes are stepped twice if one of its states is special.
 pub(crate) const BLOCK: usize = 4;
 
 /// The most bytes of a delta that the path for short input steps.
 // A multiple of `BLOCK`, and as many columns as a register of 128 bits holds.
-pub const SHORT: usize = 16;
+pub const MAX_SHORT_LEN: usize = 16;
 
 /// The patterns and cuts that a state reports on entry; each list is sorted.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use crate::simd::SimdLevel;
 use crate::split::GapCriteria;
 use crate::table::FIRST_BUDGET;
 use crate::table::sparse::SparseRows;
-use crate::{Matcher, SHORT, is_short};
+use crate::{MAX_SHORT_LEN, Matcher, is_short};
 #[cfg(test)]
 use crate::{PatternLimits, pattern};
 #[cfg(test)]
@@ -210,7 +210,7 @@ fn run(matcher: &Matcher, text: &[u8], cuts: &[usize], mut note: impl FnMut(u32,
         let delta = &text[from..to];
         // In the order in which streams try the paths.
         let is_done = is_short(delta)
-            && (cursor.push_short(delta, &mut [0; SHORT], |_| true)
+            && (cursor.push_short(delta, &mut [0; MAX_SHORT_LEN], |_| true)
                 || matcher
                     .push_short_with_suffixes(&mut cursor, delta)
                     .is_some());

@@ -832,20 +832,20 @@ fn a_set_that_surely_fits_is_built() {
                 Hir::class(Class::Unicode(ClassUnicode::new(ranges)))
             })
             .collect();
-        let fits = surely_fits(&patterns);
+        let fits = fits_alphabet(&patterns);
         let matcher = Matcher::new(&patterns, 1 << 16);
         assert!(matcher.is_ok() || !fits, "{classes} classes");
         fitting[usize::from(fits)] += 1;
     }
     assert!(fitting.iter().all(|&count| count > 0), "{fitting:?}");
     let words: Vec<Hir> = parsed(&[r"(?Rm)^\w+$", r"\b\d\B|(?-u:\b)x", "[\u{4E00}-\u{9FFF}]ab"]);
-    assert!(surely_fits(&words) && Matcher::new(&words, 1 << 16).is_ok());
-    assert!(!surely_fits(&parsed(&[r"(?-u:\xFF)"])));
+    assert!(fits_alphabet(&words) && Matcher::new(&words, 1 << 16).is_ok());
+    assert!(!fits_alphabet(&parsed(&[r"(?-u:\xFF)"])));
     // Thousands of ordinary patterns have many elements, and few classes.
     let text = |number| format!(r"(?i)\bneedle{number}_[a-z]{{2,9}}\s*[:=]\s*\w+");
     let texts: Vec<String> = (0..5000).map(text).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    assert!(surely_fits(&parsed(&texts)));
+    assert!(fits_alphabet(&parsed(&texts)));
 }
 
 #[test]
@@ -854,9 +854,9 @@ fn too_many_different_characters_are_refused_before_they_cost_much() {
         let text: String = (from..from + count).filter_map(char::from_u32).collect();
         Hir::literal(text.into_bytes())
     };
-    assert!(surely_fits(&[word(0x4E00, 3000)]));
+    assert!(fits_alphabet(&[word(0x4E00, 3000)]));
     assert!(Matcher::new(&[word(0x4E00, 3000)], 1 << 16).is_ok());
-    assert!(!surely_fits(&[word(0x4E00, 20_000)]));
+    assert!(!fits_alphabet(&[word(0x4E00, 20_000)]));
     assert_eq!(
         Matcher::new(&[word(0x4E00, 20_000)], 1 << 16).err(),
         Some(TooManyClasses)
@@ -1196,7 +1196,7 @@ fn a_run_steps_whole_characters_and_tracks_where_it_was_idle() {
     // Idle at the end.
     assert_eq!(tracked(b" x "), Some(3));
     // Longer than a short delta.
-    assert_eq!(tracked(&[b' '; SHORT + 1]), None);
+    assert_eq!(tracked(&[b' '; MAX_SHORT_LEN + 1]), None);
 }
 
 #[test]

@@ -44,15 +44,15 @@ use memchr::{memchr, memchr2};
 use super::chunk::{
     Chunk, ChunkBuffer, ChunkSink, DecidedOffset, Language, OffsetMap, RegionSet, Tag,
 };
-use line::{LinePhase, LineState, begins_nothing};
+use line::{LinePhase, LineState, starts_only_paragraph};
 use span::{CodeSpans, SpanTags};
 
 /// The most bytes that are buffered of the start of a line, of inline code, and of blank lines in indented code, each.
 pub const HELD: usize = 4096;
 
-/// A state of the text that a [view](MarkdownView) passes on unchanged, see [`MarkdownView::passing`].
+/// A state of the text that a [view](MarkdownView) passes on unchanged, see [`MarkdownView::verbatim_state`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passing {
+pub enum VerbatimState {
     /// Within a line, until it ends: code, or text in a quote.
     Line,
     /// Within a line of paragraphs outside of quotes.
@@ -61,8 +61,12 @@ pub enum Passing {
     LineStart,
 }
 
-impl Passing {
-    const ALL: [Passing; 3] = [Passing::Line, Passing::Paragraph, Passing::LineStart];
+impl VerbatimState {
+    const ALL: [VerbatimState; 3] = [
+        VerbatimState::Line,
+        VerbatimState::Paragraph,
+        VerbatimState::LineStart,
+    ];
 
     /// Returns a number below 3 for the state.
     pub fn index(self) -> u8 {
@@ -70,18 +74,20 @@ impl Passing {
     }
 
     /// Returns the state with that [index](Self::index).
-    pub fn from_index(index: u8) -> Option<Passing> {
-        Passing::ALL.get(usize::from(index)).copied()
+    pub fn from_index(index: u8) -> Option<VerbatimState> {
+        VerbatimState::ALL.get(usize::from(index)).copied()
     }
 
     /// Returns the state after an ASCII character, or `None` if a region may end or begin there.
-    pub fn after(self, byte: u8) -> Option<Passing> {
+    pub fn after(self, byte: u8) -> Option<VerbatimState> {
         match (self, byte) {
-            (_, b'`') | (Passing::Line, b'\n') => None,
-            (Passing::Line, _) => Some(Passing::Line),
-            (_, b'\n') => Some(Passing::LineStart),
-            (Passing::LineStart, _) => begins_nothing(byte).then_some(Passing::Paragraph),
-            (Passing::Paragraph, _) => Some(Passing::Paragraph),
+            (_, b'`') | (VerbatimState::Line, b'\n') => None,
+            (VerbatimState::Line, _) => Some(VerbatimState::Line),
+            (_, b'\n') => Some(VerbatimState::LineStart),
+            (VerbatimState::LineStart, _) => {
+                starts_only_paragraph(byte).then_some(VerbatimState::Paragraph)
+            }
+            (VerbatimState::Paragraph, _) => Some(VerbatimState::Paragraph),
         }
     }
 }
@@ -214,29 +220,31 @@ impl MarkdownView {
     }
 
     /// Returns the state of text that the view emits unchanged, each byte as it arrives and with the tag of the byte
-    /// before. Holds until [`Passing::after`] returns `None`. `None` if the view buffers text or is about to
+    /// before. Holds until [`VerbatimState::after`] returns `None`. `None` if the view buffers text or is about to
     /// change the tag.
     #[inline]
-    pub fn passing(&self) -> Option<Passing> {
+    pub fn verbatim_state(&self) -> Option<VerbatimState> {
         let is_quoted = || self.containers.contains(&Container::Quote);
-        let (tag, passing) = match self.line.phase {
-            LinePhase::Code => (self.code(), Passing::Line),
-            LinePhase::Prose if self.spans.is_idle() && is_quoted() => (self.text(), Passing::Line),
-            LinePhase::Prose if self.spans.is_idle() => (self.text(), Passing::Paragraph),
+        let (tag, state) = match self.line.phase {
+            LinePhase::Code => (self.code(), VerbatimState::Line),
+            LinePhase::Prose if self.spans.is_idle() && is_quoted() => {
+                (self.text(), VerbatimState::Line)
+            }
+            LinePhase::Prose if self.spans.is_idle() => (self.text(), VerbatimState::Paragraph),
             LinePhase::Blank
                 if self.line.is_fresh()
                     && self.spans.is_idle()
                     && matches!(self.leaf, LeafBlock::None | LeafBlock::Paragraph)
                     && !is_quoted() =>
             {
-                (self.text(), Passing::LineStart)
+                (self.text(), VerbatimState::LineStart)
             }
             _ => return None,
         };
-        (self.last.open && self.last.tag == Some(tag)).then_some(passing)
+        (self.last.open && self.last.tag == Some(tag)).then_some(state)
     }
 
-    /// Moves over text on which [`Passing::after`] has returned a state for each byte. Its last byte ends at offset `end` of
+    /// Moves over text on which [`VerbatimState::after`] has returned a state for each byte. Its last byte ends at offset `end` of
     /// the part. Nothing is emitted.
     pub fn advance(&mut self, chunk: Chunk<'_>, end: u64) {
         match memchr(b'\n', chunk.bytes) {

@@ -10,7 +10,7 @@ use crate::pack::lower::{self, lower};
 use crate::program::operand_texts;
 use crate::rule::{Pattern, Rule};
 use ttsr_automata::encoding::PatternTree;
-use ttsr_automata::{MatcherLayout, pattern, surely_fits};
+use ttsr_automata::{MatcherLayout, fits_alphabet, pattern};
 
 /// The lowered patterns of all rules of a pack, and the results of planning their automata.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ pub(in crate::pack) fn lower_rules(
     });
     let rules: Vec<RuleTrees> = lowered.collect::<Result<_, _>>()?;
     let hirs: Vec<_> = rules.iter().flat_map(RuleTrees::all).collect();
-    let surely_fit = surely_fits(hirs.iter().map(|hir| &**hir));
+    let surely_fit = fits_alphabet(hirs.iter().map(|hir| &**hir));
     Ok(PackTrees {
         rules,
         surely_fit,

@@ -11,7 +11,7 @@
 //!    pattern in it.
 //! 2. The views emit the kept text unchanged, each byte as it arrives, and no region begins or ends in it. The filter of
 //!    the product sees to it.
-//! 3. Detectors have read the first `detected` bytes, and cannot report within `quiet` bytes after them.
+//! 3. Detectors have read the first `detected` bytes, and cannot report within `until_report` bytes after them.
 //! 4. The product is entered only while no search and no match of a condition waits, so text without a match cannot decide
 //!    anything.
 //!
@@ -25,7 +25,7 @@ use ttsr_automata::Cursor;
 use ttsr_automata::product::{
     IdleGroup, IdlePositions, Member, MemberStates, Product, ProductState, ProductStep,
 };
-use ttsr_views::markdown::Passing;
+use ttsr_views::markdown::VerbatimState;
 
 /// The most bytes that are kept.
 // A few lines: the costs of advancing the readers are spread over as many bytes.
@@ -41,7 +41,7 @@ pub(super) struct MemberList<'a> {
     /// The views that read the text.
     views: ViewSet,
     /// The state of the filter, which is that of Markdown.
-    filter: Passing,
+    filter: VerbatimState,
     is_too_long: bool,
 }
 
@@ -52,7 +52,7 @@ impl<'a> MemberList<'a> {
             members: [Member::new(any); MAX_MEMBERS],
             len: 0,
             views: ViewSet::default(),
-            filter: Passing::Line,
+            filter: VerbatimState::Line,
             is_too_long: false,
         }
     }
@@ -69,7 +69,7 @@ impl<'a> MemberList<'a> {
     }
 
     /// Sets the state of the filter. Without Markdown, all states are the same.
-    pub(super) fn set_filter(&mut self, state: Passing) {
+    pub(super) fn set_filter(&mut self, state: VerbatimState) {
         self.filter = state;
     }
 
@@ -97,7 +97,7 @@ pub(super) struct DeferredText {
     /// The number of bytes that the detectors have read.
     detected: usize,
     /// The number of bytes after these within which no detector can report.
-    quiet: usize,
+    until_report: usize,
     /// The offset of the first byte that was undecided when the product was entered.
     undecided_from: u64,
 }
@@ -118,7 +118,7 @@ impl DeferredText {
     /// has no built transition on it, detectors must read it, or there is no room.
     #[inline]
     pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
-        self.has_quiet(bytes.len()) && self.push_matchers(bytes)
+        self.cannot_report_in(bytes.len()) && self.push_matchers(bytes)
     }
 
     /// As [`push`](Self::push), without the test for detectors: the caller lets them read.
@@ -190,13 +190,13 @@ impl DeferredText {
     }
 
     /// Enters the product of these members, if they have a state in it. `undecided_from` is the offset of the first byte
-    /// that may be part of a match that is held; no detector can report within `quiet` bytes.
+    /// that may be part of a match that is held; no detector can report within `until_report` bytes.
     pub(super) fn enter(
         &mut self,
         cache: &ProductCache,
         members: &MemberList<'_>,
         undecided_from: u64,
-        quiet: usize,
+        until_report: usize,
     ) {
         let filter = members.filter;
         let Some((views, members)) = members.get() else {
@@ -218,25 +218,25 @@ impl DeferredText {
             self.state = product.start(members, filter.index());
         }
         // Invariant 3: nothing is kept yet, and `leave` has set `detected` to 0.
-        (self.quiet, self.undecided_from) = (quiet, undecided_from);
+        (self.until_report, self.undecided_from) = (until_report, undecided_from);
     }
 
     /// Returns true if no detector can report within the next `len` bytes.
     #[inline]
-    fn has_quiet(&self, len: usize) -> bool {
-        self.bytes.len() + len - self.detected <= self.quiet
+    fn cannot_report_in(&self, len: usize) -> bool {
+        self.bytes.len() + len - self.detected <= self.until_report
     }
 
     /// Returns the kept bytes that no detector has read, if a detector could report in them.
     pub(super) fn unread_by_detectors(&self) -> Option<&[u8]> {
-        (!self.has_quiet(0)).then(|| &self.bytes[self.detected..])
+        (!self.cannot_report_in(0)).then(|| &self.bytes[self.detected..])
     }
 
-    /// Records that detectors have read all kept bytes, and cannot report within the next `quiet`.
-    pub(super) fn set_detected(&mut self, quiet: usize) {
+    /// Records that detectors have read all kept bytes, and cannot report within the next `until_report`.
+    pub(super) fn set_detected(&mut self, until_report: usize) {
         // Invariant 3: the distance counts from the last byte that was read, so both change together.
         self.detected = self.bytes.len();
-        self.quiet = quiet;
+        self.until_report = until_report;
     }
 
     /// Returns the kept text, if there is any.

@@ -112,11 +112,11 @@ impl DetectorReader {
     }
 
     /// Returns a number of bytes within which the detector cannot report, whatever they are. 0 if it does not tell.
-    pub(super) fn quiet_bytes(&self) -> usize {
+    pub(super) fn bytes_until_report(&self) -> usize {
         match &self.machine {
             _ if self.is_fresh => 0,
             _ if !self.reads => usize::MAX,
-            DetectorMachine::Repetition(repetition) => repetition.quiet_bytes(),
+            DetectorMachine::Repetition(repetition) => repetition.bytes_until_report(),
             DetectorMachine::NearDuplicate(_)
             | DetectorMachine::Leak(_)
             | DetectorMachine::Script(_)

@@ -17,13 +17,13 @@ pub(super) use context::MatchContext;
 pub(super) use first_end::FirstEndReader;
 use full_match::{FullMatchInput, FullMatchReader};
 use ttsr_automata::product::IdleGroup;
-use ttsr_automata::{Cursor, SHORT, is_short};
+use ttsr_automata::{Cursor, MAX_SHORT_LEN, is_short};
 use ttsr_views::chunk::{Chunk, DecidedOffset};
 
 /// Returns a short delta padded with zeros.
 #[inline]
-fn padded(bytes: &[u8]) -> [u8; SHORT] {
-    let mut padded = [0; SHORT];
+fn padded(bytes: &[u8]) -> [u8; MAX_SHORT_LEN] {
+    let mut padded = [0; MAX_SHORT_LEN];
     padded[..bytes.len()].copy_from_slice(bytes);
     padded
 }
@@ -67,7 +67,7 @@ impl HaystackReader {
     pub(super) fn push_short(
         &mut self,
         bytes: &[u8],
-        accepts: impl FnOnce(&[u8; SHORT]) -> bool,
+        accepts: impl FnOnce(&[u8; MAX_SHORT_LEN]) -> bool,
     ) -> bool {
         self.full.is_empty() && self.first_end.push_short(bytes, accepts)
     }

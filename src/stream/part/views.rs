@@ -177,9 +177,9 @@ impl Views {
         max_held: usize,
         members: &mut MemberList<'a>,
     ) -> bool {
-        match self.markdown.as_ref().map(MarkdownView::passing) {
+        match self.markdown.as_ref().map(MarkdownView::verbatim_state) {
             None => {}
-            Some(Some(passing)) => members.set_filter(passing),
+            Some(Some(state)) => members.set_filter(state),
             Some(None) => return false,
         }
         if !self.is_markdown_only() || self.outputs.detectors.iter().any(|it| it.holds) {
@@ -223,10 +223,10 @@ impl Views {
     }
 
     /// Returns a number of bytes within which no detector can report, whatever they are.
-    pub(super) fn quiet_bytes(&self) -> usize {
+    pub(super) fn bytes_until_report(&self) -> usize {
         let detectors = self.outputs.detectors.iter();
-        let quiet = detectors.map(DetectorReader::quiet_bytes);
-        quiet.min().unwrap_or(usize::MAX)
+        let until_report = detectors.map(DetectorReader::bytes_until_report);
+        until_report.min().unwrap_or(usize::MAX)
     }
 
     /// Returns true if no view but Markdown reads the part, and nothing needs its output but readers and detectors.

@@ -13,7 +13,7 @@
 //!
 //! | loop | file | used for |
 //! |---|---|---|
-//! | `short_input::steps` | `table/short_input.rs` | short input: up to four blocks of four columns (`Table::step_block_with`) in a register |
+//! | `short_input::step_blocks` | `table/short_input.rs` | short input: up to four blocks of four columns (`Table::step_block_with`) in a register |
 //! | `push_scalar` | `lazy_dfa/search.rs` | the blocks of any input, with the same body |
 //! | `push_plain` | `lazy_dfa/search.rs` | characters of a single state, up to a special state or a stop condition |
 //! | `push_symbols` | `lazy_dfa/search.rs` | symbols of any kind, with suffixes, reports and unbuilt states |

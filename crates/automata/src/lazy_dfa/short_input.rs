@@ -1,4 +1,4 @@
-//! The strategy for short input: a delta of at most [`SHORT`] bytes is stepped as a whole, without a branch for each
+//! The strategy for short input: a delta of at most [`MAX_SHORT_LEN`] bytes is stepped as a whole, without a branch for each
 //! byte.
 //!
 //! | entry point | used for |
@@ -36,7 +36,7 @@
 //! 6. `Table::step_short`: from here on nothing declines; a byte that is not ASCII and an unbuilt transition give
 //!    [`Table::unknown`](crate::table::Table::unknown), which is special
 //! 7. `step_avx512` or `step_portable`
-//! 8. `short_input::steps`
+//! 8. `short_input::step_blocks`
 //! 9. `Table::step_block_with`
 //! 10. `Table::next`
 //!
@@ -74,10 +74,10 @@
 //!   through `OpenPart::push` and `FirstEndReader::push_short_with_suffixes`. With a single automaton it is
 //!   [`LazyDfa::push_short_with_suffixes`].
 //! - [`Matcher::try_step_short`](crate::Matcher::try_step_short) and [`accept_short`](crate::Matcher::accept_short),
-//!   for readers that step several automata over one delta. Both lead to `Table::classify_and_step`, then to
-//!   `CursorExtra::try_step_short` for the suffixes, and to `short_input::steps`.
+//!   for readers that step several automata over one delta. Both lead to `Table::step_short_visiting`, then to
+//!   `CursorExtra::try_step_short` for the suffixes, and to `short_input::step_blocks`.
 
-use super::super::table::{SHORT, StateId};
+use super::super::table::{MAX_SHORT_LEN, StateId};
 use super::{DfaCursor, LazyDfa};
 
 /// The progress of [`Matcher::run`](crate::Matcher::run), in bytes.
@@ -106,7 +106,7 @@ impl ShortStep {
     }
 }
 
-/// Returns true if a delta has 1 to [`SHORT`] bytes.
+/// Returns true if a delta has 1 to [`MAX_SHORT_LEN`] bytes.
 #[inline(always)]
 pub fn is_short(bytes: &[u8]) -> bool {
     is_short_len(bytes.len())
@@ -115,20 +115,20 @@ pub fn is_short(bytes: &[u8]) -> bool {
 /// Returns true if a delta of `len` bytes is short.
 #[inline(always)]
 pub(super) fn is_short_len(len: usize) -> bool {
-    len.wrapping_sub(1) < SHORT
+    len.wrapping_sub(1) < MAX_SHORT_LEN
 }
 
 impl DfaCursor {
-    /// Steps a delta of 1 to [`SHORT`] bytes and copies the bytes to `room`, padded with zeros. Declines if a suffix is
+    /// Steps a delta of 1 to [`MAX_SHORT_LEN`] bytes and copies the bytes to `padded_out`, padded with zeros. Declines if a suffix is
     /// live, the cursor is in the fallback, a character is incomplete, a state on the way is special, or `accepts`
-    /// refuses the bytes. Returns false if it declined; then only `room` has changed.
+    /// refuses the bytes. Returns false if it declined; then only `padded_out` has changed.
     #[inline(always)]
     #[allow(unsafe_code, reason = "unchecked steps")]
     pub(crate) fn push_short(
         &mut self,
         bytes: &[u8],
-        room: &mut [u8; SHORT],
-        accepts: impl FnOnce(&[u8; SHORT]) -> bool,
+        padded_out: &mut [u8; MAX_SHORT_LEN],
+        accepts: impl FnOnce(&[u8; MAX_SHORT_LEN]) -> bool,
     ) -> bool {
         // A suffix would have to be stepped too, the fallback has no state, and the delta would break an incomplete
         // character.
@@ -141,9 +141,9 @@ impl DfaCursor {
         }
         let table = &self.generation.table;
         // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`).
-        let (state, bits) = unsafe { table.step_short(self.state, bytes, room) };
+        let (state, bits) = unsafe { table.step_short(self.state, bytes, padded_out) };
         // `accepts` comes last: when it has accepted, nothing here can decline any more.
-        if table.any_special(bits) || !accepts(room) {
+        if table.any_special(bits) || !accepts(padded_out) {
             return false;
         }
         self.state = state;
@@ -162,7 +162,7 @@ impl LazyDfa {
         &self,
         cursor: &mut DfaCursor,
         bytes: &[u8],
-    ) -> Option<[u8; SHORT]> {
+    ) -> Option<[u8; MAX_SHORT_LEN]> {
         if !is_short(bytes) {
             return None;
         }
@@ -193,7 +193,11 @@ impl LazyDfa {
     /// restores it if it declines.
     // PERF: otherwise every delta that activates a suffix takes the slow path through the stream.
     #[inline(never)]
-    fn push_short_symbols(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+    fn push_short_symbols(
+        &self,
+        cursor: &mut DfaCursor,
+        bytes: &[u8],
+    ) -> Option<[u8; MAX_SHORT_LEN]> {
         if cursor.decoder.is_pending() || cursor.in_fallback() {
             return None;
         }
@@ -221,7 +225,7 @@ impl LazyDfa {
         None
     }
 
-    /// Steps a delta of 1 to [`SHORT`] bytes without moving the cursor. Declines if a state on the way is special, of a
+    /// Steps a delta of 1 to [`MAX_SHORT_LEN`] bytes without moving the cursor. Declines if a state on the way is special, of a
     /// suffix too, a byte is not ASCII, a character is incomplete, or the cursor is in the fallback. Returns `None` if
     /// it declined; then only [`Suffix::next`](crate::suffix::Suffix::next) has changed.
     #[inline]
@@ -238,14 +242,14 @@ impl LazyDfa {
         // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`).
         let short = match self.tracks_idle {
             true => unsafe {
-                table.classify_and_step(cursor.state, bytes, |state| {
+                table.step_short_visiting(cursor.state, bytes, |state| {
                     stepped += 1;
                     if cache.is_start_state(state) {
                         idle_until = stepped;
                     }
                 })
             },
-            false => unsafe { table.classify_and_step(cursor.state, bytes, |_| ()) },
+            false => unsafe { table.step_short_visiting(cursor.state, bytes, |_| ()) },
         };
         let is_plain = !table.any_special(short.bits)
             && match &mut cursor.extra {
@@ -304,8 +308,8 @@ impl LazyDfa {
 }
 
 /// Returns a short delta padded with zeros.
-pub(crate) fn pad(bytes: &[u8]) -> [u8; SHORT] {
-    let mut padded = [0; SHORT];
+pub(crate) fn pad(bytes: &[u8]) -> [u8; MAX_SHORT_LEN] {
+    let mut padded = [0; MAX_SHORT_LEN];
     padded[..bytes.len()].copy_from_slice(bytes);
     padded
 }

@@ -14,7 +14,7 @@ use super::super::lazy_dfa::{LazyDfa, ShortPath};
 use super::super::nfa::Nfa;
 use super::super::prefix_tree::SplitConfig;
 use super::super::report::{PatternId, Reported};
-use super::super::table::{SHORT, Table, TableConfig};
+use super::super::table::{MAX_SHORT_LEN, Table, TableConfig};
 use super::super::utf8::Symbol;
 
 /// The sample.
@@ -47,7 +47,7 @@ impl ProfileRun {
             // Once for each haystack, however often the pattern matches in it.
             let mut hit = vec![false; patterns];
             // Short deltas visit every state; the prefilter skips some of them in long deltas.
-            for delta in window.chunks(SHORT) {
+            for delta in window.chunks(MAX_SHORT_LEN) {
                 lazy.push(&mut cursor, delta, ShortPath::Declined, &mut |event| {
                     hit[event.pattern.index()] = true;
                 });

@@ -1,10 +1,10 @@
-//! The accelerator for short input: deltas of at most [`SHORT`] bytes, which is what models send.
+//! The accelerator for short input: deltas of at most [`MAX_SHORT_LEN`] bytes, which is what models send.
 //!
 //! Contract: it reads the table and returns the last state with the ORed bits of all states on the way. It does
 //! not touch a cursor and reports nothing; the caller discards the result if a state was special.
 
 use super::super::simd::SimdLevel;
-use super::{BLOCK, SHORT, StateId, Table};
+use super::{BLOCK, MAX_SHORT_LEN, StateId, Table};
 
 /// A short delta, classified and stepped from one state.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct ShortInput {
 }
 
 impl Table {
-    /// Steps at most [`SHORT`] bytes and copies them to `room`, padded with zeros. Returns the last state and the ORed
+    /// Steps at most [`MAX_SHORT_LEN`] bytes and copies them to `padded_out`, padded with zeros. Returns the last state and the ORed
     /// bits of all states on the way. There is no branch on the number of bytes: absent bytes have the column
     /// `STAY`, and only the number of blocks of four is tested. Bytes that need decoding lead to [`Table::unknown`].
     ///
@@ -31,15 +31,15 @@ impl Table {
         &self,
         state: StateId,
         bytes: &[u8],
-        room: &mut [u8; SHORT],
+        padded_out: &mut [u8; MAX_SHORT_LEN],
     ) -> (StateId, u32) {
         match self.level {
             // SAFETY: 1. by the contract. 2. The level is `Avx512` only if the processor supports the instruction sets of
             // this function.
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => unsafe { step_avx512(self, state, bytes, room) },
+            SimdLevel::Avx512 => unsafe { step_avx512(self, state, bytes, padded_out) },
             // SAFETY: 1. by the contract.
-            SimdLevel::Portable => unsafe { step_portable(self, state, bytes, room) },
+            SimdLevel::Portable => unsafe { step_portable(self, state, bytes, padded_out) },
         }
     }
 
@@ -50,7 +50,7 @@ impl Table {
     ///
     /// 1. As of [`next`](Self::next).
     #[inline(always)]
-    pub(crate) unsafe fn classify_and_step(
+    pub(crate) unsafe fn step_short_visiting(
         &self,
         state: StateId,
         bytes: &[u8],
@@ -62,11 +62,11 @@ impl Table {
             SimdLevel::Avx512 => unsafe { columns_avx512(&self.bytes.0, bytes) },
             SimdLevel::Portable => columns_portable(&self.bytes.0, bytes),
         };
-        let len = bytes.len().min(SHORT);
+        let len = bytes.len().min(MAX_SHORT_LEN);
         // The columns of other bytes are unspecified. Such a delta ends in `UNKNOWN`, so the caller declines it.
         let (state, bits) = match is_ascii(padded) {
             // SAFETY: 1. by the contract.
-            true => unsafe { steps(self, state, columns, len, visit) },
+            true => unsafe { step_blocks(self, state, columns, len, visit) },
             false => (self.unknown(), self.unknown().bits()),
         };
         ShortInput {
@@ -83,20 +83,20 @@ impl Table {
     ///
     /// 1. As of [`next`](Self::next).
     #[inline(always)]
-    pub(crate) unsafe fn step_short_from(
+    pub(crate) unsafe fn step_classified(
         &self,
         short: &ShortInput,
         state: StateId,
     ) -> (StateId, u32) {
         // SAFETY: 1. by the contract.
-        unsafe { steps(self, state, short.columns, short.len, |_| ()) }
+        unsafe { step_blocks(self, state, short.columns, short.len, |_| ()) }
     }
 }
 
 #[inline(always)]
-fn is_ascii(padded: [u8; SHORT]) -> bool {
+fn is_ascii(padded: [u8; MAX_SHORT_LEN]) -> bool {
     // One test for all bytes. The padding is zeros, which are ASCII.
-    u128::from_le_bytes(padded) & u128::from_le_bytes([128; SHORT]) == 0
+    u128::from_le_bytes(padded) & u128::from_le_bytes([128; MAX_SHORT_LEN]) == 0
 }
 
 /// Steps the columns of a delta of `len` bytes, and calls `visit` with each state on the way, those of the padding
@@ -106,7 +106,7 @@ fn is_ascii(padded: [u8; SHORT]) -> bool {
 ///
 /// 1. As of [`Table::next`].
 #[inline(always)]
-unsafe fn steps(
+unsafe fn step_blocks(
     table: &Table,
     state: StateId,
     columns: u128,
@@ -131,8 +131,8 @@ unsafe fn steps(
 /// Returns the bytes padded with zeros and their columns padded with `STAY`. If a byte is not ASCII the columns are
 /// unspecified.
 #[inline(always)]
-fn columns_portable(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT], u128) {
-    let len = bytes.len().min(SHORT);
+fn columns_portable(columns: &[u8; 256], bytes: &[u8]) -> ([u8; MAX_SHORT_LEN], u128) {
+    let len = bytes.len().min(MAX_SHORT_LEN);
     let padded = padded(&bytes[..len]);
     // Eight at a time: most deltas have no more.
     let half = |at: usize| {
@@ -148,7 +148,7 @@ fn columns_portable(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT], u128) {
     (padded.to_le_bytes(), of)
 }
 
-/// Returns at most [`SHORT`] bytes as an integer, padded with zeros, the first byte lowest.
+/// Returns at most [`MAX_SHORT_LEN`] bytes as an integer, padded with zeros, the first byte lowest.
 // PERF: 15.7 ns for a portable delta at 100 rules; 26.3 ns with a `memcpy` of variable length and a lookup of all
 // sixteen columns (`cargo bench --bench versus -- 100`).
 #[inline(always)]
@@ -181,27 +181,35 @@ unsafe fn step_portable(
     table: &Table,
     state: StateId,
     bytes: &[u8],
-    room: &mut [u8; SHORT],
+    padded_out: &mut [u8; MAX_SHORT_LEN],
 ) -> (StateId, u32) {
     let (padded, columns) = columns_portable(&table.bytes.0, bytes);
-    *room = padded;
+    *padded_out = padded;
     if !is_ascii(padded) {
         return (table.unknown(), table.unknown().bits());
     }
     // SAFETY: 1. by the contract.
-    unsafe { steps(table, state, columns, bytes.len().min(SHORT), |_| ()) }
+    unsafe {
+        step_blocks(
+            table,
+            state,
+            columns,
+            bytes.len().min(MAX_SHORT_LEN),
+            |_| (),
+        )
+    }
 }
 
 /// As [`columns_portable`], with all columns from one masked load.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,bmi2")]
-fn columns_avx512(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT], u128) {
+fn columns_avx512(columns: &[u8; 256], bytes: &[u8]) -> ([u8; MAX_SHORT_LEN], u128) {
     use std::arch::x86_64::{
         __m128i, _bzhi_u32, _mm_maskz_loadu_epi8, _mm512_castsi128_si512, _mm512_castsi512_si128,
         _mm512_loadu_si512, _mm512_maskz_permutex2var_epi8,
     };
-    let len = bytes.len().min(SHORT);
+    let len = bytes.len().min(MAX_SHORT_LEN);
     let mask = _bzhi_u32(u32::MAX, len as u32) as u16;
     // SAFETY: the mask selects `bytes[..len]`; bytes that are masked out are not read.
     let text = unsafe { _mm_maskz_loadu_epi8(mask, bytes.as_ptr().cast()) };
@@ -228,15 +236,23 @@ unsafe fn step_avx512(
     table: &Table,
     state: StateId,
     bytes: &[u8],
-    room: &mut [u8; SHORT],
+    padded_out: &mut [u8; MAX_SHORT_LEN],
 ) -> (StateId, u32) {
     let (padded, columns) = columns_avx512(&table.bytes.0, bytes);
-    *room = padded;
+    *padded_out = padded;
     if !is_ascii(padded) {
         return (table.unknown(), table.unknown().bits());
     }
     // SAFETY: 1. by the contract.
-    unsafe { steps(table, state, columns, bytes.len().min(SHORT), |_| ()) }
+    unsafe {
+        step_blocks(
+            table,
+            state,
+            columns,
+            bytes.len().min(MAX_SHORT_LEN),
+            |_| (),
+        )
+    }
 }
 
 #[cfg(test)]
@@ -250,7 +266,7 @@ mod tests {
         for len in 0..=text.len() {
             let (padded, of) = columns_portable(&columns, &text[..len]);
             let of = of.to_le_bytes();
-            for at in 0..SHORT {
+            for at in 0..MAX_SHORT_LEN {
                 let byte = if at < len { text[at] } else { 0 };
                 assert_eq!(padded[at], byte, "{at} of {len}");
                 assert_eq!(

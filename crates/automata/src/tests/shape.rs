@@ -9,7 +9,7 @@ use crate::partition::profile::TEXT;
 use crate::simd::SimdLevel;
 use crate::table::sparse::SparseRows;
 use crate::test_support::EVERY_GAP;
-use crate::{Automaton, Matcher, SHORT};
+use crate::{Automaton, MAX_SHORT_LEN, Matcher};
 #[cfg(target_arch = "x86_64")]
 use ttsr_testing::skip;
 
@@ -195,7 +195,9 @@ fn read(matcher: &Matcher) -> Ways {
         if at % 400 == 0 {
             matcher.restart(&mut cursor);
         }
-        if delta.len() <= SHORT && cursor.push_short(delta, &mut [0; SHORT], |_| true) {
+        if delta.len() <= MAX_SHORT_LEN
+            && cursor.push_short(delta, &mut [0; MAX_SHORT_LEN], |_| true)
+        {
             ways.fastest += 1;
         } else if matcher
             .push_short_with_suffixes(&mut cursor, delta)

@@ -118,7 +118,7 @@ impl RepetitionDetector {
     }
 
     /// Returns a number of bytes that can follow without a detection, whatever they are.
-    pub fn quiet_bytes(&self) -> usize {
+    pub fn bytes_until_report(&self) -> usize {
         if self.is_found {
             return usize::MAX;
         }

@@ -853,7 +853,7 @@ fn repetition_is_not_found_within_the_bytes_that_are_quiet() {
         if is_found {
             continue;
         }
-        let quiet = detector.quiet_bytes();
+        let quiet = detector.bytes_until_report();
         // The text continues with a period, which is the most that can be found.
         let period = 1 + random.below(at / 2);
         let rest: Vec<u8> = (0..=quiet)

@@ -32,14 +32,17 @@ pub(super) enum LinePhase {
     AfterHashes,
     /// In repeated marks: a thematic break, an underline, or nested list items.
     ThematicBreak(ThematicBreak),
-    /// In `=`s that can underline a paragraph; `ended` is true after a blank.
-    Underline { ended: bool },
+    /// In `=`s that can underline a paragraph; `has_trailing_blank` is true after a blank.
+    Underline { has_trailing_blank: bool },
     /// In a run of marks that can open a fence.
     FenceRun { mark: u8, len: usize },
     /// In the info string after such a run.
     Opening { mark: u8, len: usize },
-    /// In a run of marks that can close the fence; `ended` is true after a blank.
-    Closing { len: usize, ended: bool },
+    /// In a run of marks that can close the fence; `has_trailing_blank` is true after a blank.
+    Closing {
+        len: usize,
+        has_trailing_blank: bool,
+    },
     /// The rest of the line is text of a paragraph.
     Prose,
     /// The rest of the line is text of a heading.
@@ -65,9 +68,9 @@ pub(super) struct ThematicBreak {
     mark: u8,
     count: usize,
     /// True if blanks have followed.
-    ended: bool,
+    has_trailing_blank: bool,
     /// True if marks follow blanks.
-    broken: bool,
+    has_inner_blank: bool,
     /// The column and the index in the buffer at which it starts.
     column: usize,
     at: usize,
@@ -86,16 +89,16 @@ pub(super) struct LineState {
     /// The column in which the content of the innermost matched container starts.
     base: usize,
     /// The number of open containers that the line continues.
-    matched: usize,
+    matched_containers: usize,
     /// True if a container started on this line.
-    fresh: bool,
+    has_new_container: bool,
     /// True if a carriage return waits for its line feed.
-    returned: bool,
+    has_pending_cr: bool,
     /// The number of next bytes that cannot start a thematic break, because they have already been read as one.
-    no_rule: usize,
+    marks_ruled_out: usize,
     /// Two empty buffers, to avoid allocations: the remainder of `held`, and the line that is read again.
     spare: ChunkBuffer,
-    again: ChunkBuffer,
+    replay: ChunkBuffer,
 }
 
 impl LineState {
@@ -105,15 +108,15 @@ impl LineState {
         *self = LineState {
             held: std::mem::take(&mut self.held),
             spare: std::mem::take(&mut self.spare),
-            again: std::mem::take(&mut self.again),
+            replay: std::mem::take(&mut self.replay),
             ..LineState::default()
         };
     }
 
     /// Returns true if no byte of the line was read.
     pub(super) fn is_fresh(&self) -> bool {
-        let is_empty = self.held.bytes().is_empty() && !self.returned;
-        is_empty && !self.fresh && self.column == 0 && self.matched == 0
+        let is_empty = self.held.bytes().is_empty() && !self.has_pending_cr;
+        is_empty && !self.has_new_container && self.column == 0 && self.matched_containers == 0
     }
 
     #[inline]
@@ -138,11 +141,11 @@ impl LineState {
 }
 
 /// A byte that starts no block, in place of any such byte.
-const OTHER: u8 = b'x';
+const PARAGRAPH_BYTE: u8 = b'x';
 
 /// Returns true if `byte` can only start a paragraph.
 #[inline]
-pub(super) fn begins_nothing(byte: u8) -> bool {
+pub(super) fn starts_only_paragraph(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte >= 0x80 || b"|(){}[]<\"'/:;,.!?@$%^&\\".contains(&byte)
 }
 
@@ -159,9 +162,9 @@ impl MarkdownView {
             self.decide_at_limit(decided, out);
             return 0;
         }
-        if std::mem::take(&mut self.line.returned) && byte != b'\n' {
+        if std::mem::take(&mut self.line.has_pending_cr) && byte != b'\n' {
             // A carriage return without a line feed is an ordinary character.
-            self.step(OTHER, decided, out);
+            self.step(PARAGRAPH_BYTE, decided, out);
             if self.is_known() {
                 return 0;
             }
@@ -169,14 +172,14 @@ impl MarkdownView {
         match byte {
             b' ' if self.line.phase == LinePhase::Blank => return self.spaces(rest, room),
             // This byte alone determines the kind of the line.
-            _ if self.line.phase == LinePhase::Blank && begins_nothing(byte) => {
+            _ if self.line.phase == LinePhase::Blank && starts_only_paragraph(byte) => {
                 self.block(byte, decided, out);
                 return 0;
             }
             _ => self.line.held.push(rest.slice(0..1)),
         }
         match byte {
-            b'\r' => self.line.returned = true,
+            b'\r' => self.line.has_pending_cr = true,
             _ => self.step(byte, decided, out),
         }
         1
@@ -188,7 +191,7 @@ impl MarkdownView {
         let count = spaces.count();
         self.line.held.push(rest.slice(0..count));
         self.line.column += count;
-        self.line.no_rule = self.line.no_rule.saturating_sub(count);
+        self.line.marks_ruled_out = self.line.marks_ruled_out.saturating_sub(count);
         count
     }
 
@@ -203,8 +206,8 @@ impl MarkdownView {
     /// Ends the text, as a line feed would.
     pub(super) fn end_line(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         // The carriage return may have filled the buffer, which has determined the kind of the line.
-        if std::mem::take(&mut self.line.returned) && !self.is_known() {
-            self.step(OTHER, decided, out);
+        if std::mem::take(&mut self.line.has_pending_cr) && !self.is_known() {
+            self.step(PARAGRAPH_BYTE, decided, out);
         }
         match self.line.phase {
             LinePhase::Heading => {
@@ -220,7 +223,7 @@ impl MarkdownView {
     fn decide_at_limit(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match self.line.phase {
             LinePhase::Blank | LinePhase::Quoted | LinePhase::AfterMarker(_) => {
-                self.step(OTHER, decided, out)
+                self.step(PARAGRAPH_BYTE, decided, out)
             }
             LinePhase::Closing { .. } => self.code_line(decided, out),
             LinePhase::Opening { mark: b'~', len } => {
@@ -243,17 +246,22 @@ impl MarkdownView {
             LinePhase::AfterHashes => self.after_hashes(byte, decided, out),
             // It counts the columns itself, because it may read the line again.
             LinePhase::ThematicBreak(rule) => return self.rule(rule, byte, decided, out),
-            LinePhase::Underline { ended } => self.underline(ended, byte, decided, out),
+            LinePhase::Underline { has_trailing_blank } => {
+                self.underline(has_trailing_blank, byte, decided, out)
+            }
             LinePhase::FenceRun { mark, len } => self.run(mark, len, byte, decided, out),
             LinePhase::Opening { mark, len } => self.opening(mark, len, byte, decided, out),
-            LinePhase::Closing { len, ended } => self.closing(len, ended, byte, decided, out),
+            LinePhase::Closing {
+                len,
+                has_trailing_blank,
+            } => self.closing(len, has_trailing_blank, byte, decided, out),
             LinePhase::Prose | LinePhase::Heading | LinePhase::Code | LinePhase::Ignored => {
                 unreachable!("the kind of the line is known")
             }
         }
         if byte != b'\n' {
             self.line.column = after(self.line.column, byte);
-            self.line.no_rule = self.line.no_rule.saturating_sub(1);
+            self.line.marks_ruled_out = self.line.marks_ruled_out.saturating_sub(1);
         }
     }
 
@@ -285,10 +293,10 @@ impl MarkdownView {
 
     /// Ends a blank line.
     fn blank_line(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
-        if !self.line.fresh {
+        if !self.line.has_new_container {
             self.match_blank();
         }
-        let all = self.line.matched == self.containers.len();
+        let all = self.line.matched_containers == self.containers.len();
         // 4.4, 4.5: blank lines within a code block belong to it. Those at the end of an indented block do not, so they
         // wait for the next line of code. A blank line ends a paragraph (4.8).
         match self.leaf {
@@ -308,10 +316,10 @@ impl MarkdownView {
         while let Some(Container::Item {
             width,
             empty: false,
-        }) = self.containers.get(self.line.matched)
+        }) = self.containers.get(self.line.matched_containers)
         {
             self.line.base += (*width).min(self.line.indent());
-            self.line.matched += 1;
+            self.line.matched_containers += 1;
         }
     }
 
@@ -344,17 +352,17 @@ impl MarkdownView {
 
     /// Handles the first byte that is not blank after the markers so far.
     fn block(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
-        if !self.line.fresh && self.match_containers(byte) {
+        if !self.line.has_new_container && self.match_containers(byte) {
             return self.open_quote();
         }
-        let all = self.line.matched == self.containers.len();
+        let all = self.line.matched_containers == self.containers.len();
         let indented = self.line.indent() >= 4;
         match self.leaf {
             // 4.5: a closing fence is indented by less than four columns. All other lines in the block are code.
             LeafBlock::Fenced(fence) if all && !indented && byte == fence.mark => {
                 self.line.phase = LinePhase::Closing {
                     len: 1,
-                    ended: false,
+                    has_trailing_blank: false,
                 };
             }
             LeafBlock::Fenced(_) if all => self.code_line(decided, out),
@@ -377,7 +385,7 @@ impl MarkdownView {
 
     /// Matches the containers that the line continues. Returns true if `byte` is the marker of one.
     fn match_containers(&mut self, byte: u8) -> bool {
-        while let Some(container) = self.containers.get_mut(self.line.matched) {
+        while let Some(container) = self.containers.get_mut(self.line.matched_containers) {
             let indent = self.line.column.saturating_sub(self.line.base);
             match container {
                 Container::Quote if indent < 4 && byte == b'>' => return true,
@@ -388,7 +396,7 @@ impl MarkdownView {
                 }
                 _ => return false,
             }
-            self.line.matched += 1;
+            self.line.matched_containers += 1;
         }
         false
     }
@@ -397,7 +405,7 @@ impl MarkdownView {
     #[inline]
     fn open_quote(&mut self) {
         self.line.held.clear();
-        self.line.matched += 1;
+        self.line.matched_containers += 1;
         self.line.phase = LinePhase::Quoted;
     }
 
@@ -417,19 +425,21 @@ impl MarkdownView {
             b'#' => LinePhase::Hashes(1),
             b'`' | b'~' => LinePhase::FenceRun { mark: byte, len: 1 },
             // 4.1: a thematic break takes precedence over a list item.
-            b'-' | b'*' | b'_' if self.line.no_rule == 0 => {
+            b'-' | b'*' | b'_' if self.line.marks_ruled_out == 0 => {
                 LinePhase::ThematicBreak(ThematicBreak {
                     mark: byte,
                     count: 1,
-                    ended: false,
-                    broken: false,
+                    has_trailing_blank: false,
+                    has_inner_blank: false,
                     column,
                     at,
                 })
             }
             b'-' | b'*' | b'+' => self.item(true),
             // 4.3: an underline is no lazy continuation line, so it needs all containers.
-            b'=' if within => LinePhase::Underline { ended: false },
+            b'=' if within => LinePhase::Underline {
+                has_trailing_blank: false,
+            },
             b'0'..=b'9' => LinePhase::Digits {
                 count: 1,
                 value: u32::from(byte - b'0'),
@@ -441,13 +451,13 @@ impl MarkdownView {
     /// Returns true if the line so far continues the paragraph, other than lazily.
     #[inline]
     fn in_paragraph(&self) -> bool {
-        self.leaf == LeafBlock::Paragraph && self.line.matched == self.containers.len()
+        self.leaf == LeafBlock::Paragraph && self.line.matched_containers == self.containers.len()
     }
 
     /// Returns true if another container can be opened here.
     #[inline]
     fn may_nest(&self) -> bool {
-        self.line.matched < self.depth
+        self.line.matched_containers < self.depth
     }
 
     #[inline]
@@ -541,14 +551,14 @@ impl MarkdownView {
         self.line.drop_until(marker.end);
         self.line.held_column = marker.column;
         self.line.base = base;
-        self.line.matched += 1;
+        self.line.matched_containers += 1;
         self.line.phase = LinePhase::Blank;
     }
 
     #[inline]
     fn open_container(&mut self, container: Container) {
         self.containers.push(container);
-        self.line.fresh = true;
+        self.line.has_new_container = true;
     }
 
     fn hashes(
@@ -607,58 +617,58 @@ impl MarkdownView {
         decided: u64,
         out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
-        let again = byte == rule.mark;
+        let is_mark = byte == rule.mark;
         if continues_break(rule, byte) {
             self.line.column = after(self.line.column, byte);
             self.line.phase = LinePhase::ThematicBreak(ThematicBreak {
-                count: rule.count + usize::from(again),
-                ended: rule.ended || !again,
-                broken: rule.broken || (again && rule.ended),
+                count: rule.count + usize::from(is_mark),
+                has_trailing_blank: rule.has_trailing_blank || !is_mark,
+                has_inner_blank: rule.has_inner_blank || (is_mark && rule.has_trailing_blank),
                 ..rule
             });
             return;
         }
         // 4.3: the marks of an underline are not separated by blanks. One is enough; a thematic break has three (4.1).
-        let underlines = rule.mark == b'-' && !rule.broken && self.in_paragraph();
+        let underlines = rule.mark == b'-' && !rule.has_inner_blank && self.in_paragraph();
         if byte == b'\n' && (rule.count >= 3 || underlines) {
             self.close_unmatched(decided, out);
             self.release_text(decided, out);
             self.line.clear();
         } else {
-            self.no_rule(rule, byte, decided, out);
+            self.reread(rule, byte, decided, out);
         }
     }
 
     /// Reads a line again that is not a thematic break.
-    fn no_rule(
+    fn reread(
         &mut self,
         rule: ThematicBreak,
         last: u8,
         decided: u64,
         out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
-        let again = std::mem::take(&mut self.line.held);
-        self.line.held = std::mem::take(&mut self.line.again);
-        for chunk in again.chunks(0..rule.at) {
+        let replay = std::mem::take(&mut self.line.held);
+        self.line.held = std::mem::take(&mut self.line.replay);
+        for chunk in replay.chunks(0..rule.at) {
             self.line.held.push(chunk);
         }
-        let marks = again.bytes()[rule.at..].iter();
-        self.line.no_rule = marks
+        let marks = replay.bytes()[rule.at..].iter();
+        self.line.marks_ruled_out = marks
             .take_while(|&&mark| continues_break(rule, mark))
             .count();
         self.line.column = rule.column;
         self.line.phase = LinePhase::Blank;
-        for at in rule.at..again.bytes().len() {
-            let mut byte = again.chunks(at..at + 1);
+        for at in rule.at..replay.bytes().len() {
+            let mut byte = replay.chunks(at..at + 1);
             let byte = byte.next().expect("it waits").decided_no_earlier(decided);
             self.read_again(byte, last, decided, out);
         }
-        let text_ends = last == b'\n' && again.bytes().last() != Some(&b'\n');
+        let text_ends = last == b'\n' && replay.bytes().last() != Some(&b'\n');
         if text_ends && !self.is_known() {
             self.step(last, decided, out);
         }
-        self.line.again = again;
-        self.line.again.clear();
+        self.line.replay = replay;
+        self.line.replay.clear();
     }
 
     /// Reads a byte again. `last` is the byte that ended the marks, the only other byte that is read again.
@@ -683,15 +693,19 @@ impl MarkdownView {
 
     fn underline(
         &mut self,
-        ended: bool,
+        has_trailing_blank: bool,
         byte: u8,
         decided: u64,
         out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
         match byte {
             // 4.3: blanks may follow the marks, but not separate them.
-            b'=' if !ended => {}
-            b' ' | b'\t' => self.line.phase = LinePhase::Underline { ended: true },
+            b'=' if !has_trailing_blank => {}
+            b' ' | b'\t' => {
+                self.line.phase = LinePhase::Underline {
+                    has_trailing_blank: true,
+                }
+            }
             b'\n' => {
                 self.close_unmatched(decided, out);
                 self.release_text(decided, out);
@@ -764,7 +778,7 @@ impl MarkdownView {
     fn closing(
         &mut self,
         len: usize,
-        ended: bool,
+        has_trailing_blank: bool,
         byte: u8,
         decided: u64,
         out: &mut MarkdownEmitter<impl ChunkSink>,
@@ -775,13 +789,18 @@ impl MarkdownView {
         // 4.5: a closing fence is at least as long as the opening one, and only blanks follow it.
         let long = len >= fence.len;
         match byte {
-            _ if byte == fence.mark && !ended => {
+            _ if byte == fence.mark && !has_trailing_blank => {
                 self.line.phase = LinePhase::Closing {
                     len: len + 1,
-                    ended,
+                    has_trailing_blank,
                 };
             }
-            b' ' | b'\t' if long => self.line.phase = LinePhase::Closing { len, ended: true },
+            b' ' | b'\t' if long => {
+                self.line.phase = LinePhase::Closing {
+                    len,
+                    has_trailing_blank: true,
+                }
+            }
             b'\n' if long => {
                 self.end_leaf(decided, out);
                 self.line.clear();
@@ -861,7 +880,7 @@ impl MarkdownView {
     /// Closes the leaf block and the containers that the line does not continue.
     fn close_unmatched(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         self.end_leaf(decided, out);
-        self.containers.truncate(self.line.matched);
+        self.containers.truncate(self.line.matched_containers);
     }
 }
 

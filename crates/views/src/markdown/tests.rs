@@ -1015,7 +1015,7 @@ fn text_that_passes_is_emitted_as_it_arrives_and_may_be_skipped() {
         let mut markdown = MarkdownView::new();
         for from in 0..text.len() {
             let mut to = from;
-            let mut state = markdown.passing();
+            let mut state = markdown.verbatim_state();
             while let Some(after) = state.and_then(|state| state.after(*text.get(to)?)) {
                 state = Some(after);
                 to += 1;

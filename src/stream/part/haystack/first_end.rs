@@ -8,7 +8,7 @@ use super::{Admission, HaystackScope};
 use crate::program::ViewRules;
 use crate::stream::Counters;
 use crate::stream::window::Window;
-use ttsr_automata::{Cursor, MatchEvent, Matcher, SHORT};
+use ttsr_automata::{Cursor, MAX_SHORT_LEN, MatchEvent, Matcher};
 use ttsr_views::chunk::{Chunk, DecidedOffset, OffsetMap};
 
 /// The state of the search for first ends.
@@ -71,14 +71,14 @@ impl FirstEndReader {
         self.candidates.iter_mut().for_each(|it| it.clear());
     }
 
-    /// The fast path: steps a delta of 1 to [`SHORT`](ttsr_automata::SHORT) bytes in which no pattern is reported.
+    /// The fast path: steps a delta of 1 to [`MAX_SHORT_LEN`](ttsr_automata::MAX_SHORT_LEN) bytes in which no pattern is reported.
     /// Declines, and changes nothing but unused bytes of the window, if the delta is of another kind, a pattern of the
     /// view looks around, or `accepts` returns false for the bytes, which are padded with zeros.
     #[inline(always)]
     pub(in crate::stream::part) fn push_short(
         &mut self,
         bytes: &[u8],
-        accepts: impl FnOnce(&[u8; SHORT]) -> bool,
+        accepts: impl FnOnce(&[u8; MAX_SHORT_LEN]) -> bool,
     ) -> bool {
         let is_done = !self.is_confirming()
             && self

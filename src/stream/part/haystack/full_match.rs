@@ -30,7 +30,7 @@ use crate::program::FullMatchRules;
 use crate::stream::Counters;
 use held_text::HeldText;
 use rule_search::{RuleSearch, Stretch};
-use ttsr_automata::{Cursor, Matcher, SHORT, ShortStep};
+use ttsr_automata::{Cursor, MAX_SHORT_LEN, Matcher, ShortStep};
 use ttsr_views::chunk::{Chunk, DecidedOffset};
 
 /// Most bytes that are added to the held text before it is searched and dropped.
@@ -127,7 +127,7 @@ impl FullMatchReader {
         &mut self,
         rules: &FullMatchRules,
         chunk: Chunk<'_>,
-        padded: &[u8; SHORT],
+        padded: &[u8; MAX_SHORT_LEN],
         step: ShortStep,
     ) {
         let idle_until = step.idle_until();

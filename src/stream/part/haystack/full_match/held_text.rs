@@ -3,7 +3,7 @@
 use super::super::condition::TextPosition;
 use crate::program::TextCounts;
 use crate::stream::window::Window;
-use ttsr_automata::SHORT;
+use ttsr_automata::MAX_SHORT_LEN;
 use ttsr_views::chunk::{Chunk, ChunkBuffer, DecidedOffset};
 
 /// Bytes before a stretch that look-behind and excerpts may use.
@@ -148,10 +148,10 @@ impl HeldText {
 
     /// As [`advance_past`](Self::advance_past) for the first `len` bytes of `padded`: at least one, all of them ASCII.
     #[inline(always)]
-    pub(super) fn advance_past_short(&mut self, padded: &[u8; SHORT], len: usize) {
+    pub(super) fn advance_past_short(&mut self, padded: &[u8; MAX_SHORT_LEN], len: usize) {
         if self.counts == TextCounts::LinesAndChars {
-            let skipped = u128::from_le_bytes(*padded) << (8 * (SHORT - len));
-            let zeros = (SHORT - len) as u64;
+            let skipped = u128::from_le_bytes(*padded) << (8 * (MAX_SHORT_LEN - len));
+            let zeros = (MAX_SHORT_LEN - len) as u64;
             self.before = self.before.after(&skipped.to_le_bytes());
             self.before.chars -= zeros;
         }
