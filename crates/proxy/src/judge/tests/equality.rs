@@ -184,7 +184,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Compares a reply as recorded, and with the violation of the pack that has the number, counted in a circle.
+/// Compares a reply as recorded, and with a violation of the pack: the one with this number, modulo their count.
 fn compare_reply(
     number: usize,
     tested: &TestedPack,
