@@ -119,9 +119,13 @@ impl<'b> ByteReader<'b> {
         for shift in (7..64).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7F);
+            // The tenth byte has room for one bit. A larger one would be shifted out, and the number would be another
+            // one.
             if bits << shift >> shift != bits {
                 return Err(MalformedBytes);
             }
+            // A number may be longer than it need be: `0x80 0x00` is 0. The encoder writes no such form, and in bytes
+            // from elsewhere it only makes equal trees compare as different.
             number |= bits << shift;
             if byte < 0x80 {
                 return Ok(number);
@@ -186,6 +190,7 @@ impl TreeEncoder {
     pub fn encode(&mut self, hir: &Hir) -> Option<Vec<u8>> {
         let decoded_bytes = self.decoded_bytes.saturating_add(pattern::heap_bytes(hir));
         let mut out = Vec::new();
+        // The same sum and the same bound as in `EncodedTrees::tree`, so that what is written can be read.
         if decoded_bytes > MAX_DECODED_BYTES || !self.encode_node(hir, 0, &mut out) {
             return None;
         }
@@ -267,6 +272,8 @@ impl TreeEncoder {
                 encode_ranges(ranges, &mut encoded);
             }
         }
+        // A load reads each class once and clones it for each tree. Rules of a pack use `\w`, `\s` and a few more again
+        // and again, and `\w` alone has hundreds of ranges.
         let next = self.known.len() as u32;
         *self.known.entry(encoded).or_insert_with_key(|encoded| {
             self.table.extend_from_slice(encoded);
@@ -280,6 +287,7 @@ fn encode_ranges(ranges: impl ExactSizeIterator<Item = (u32, u32)>, out: &mut Ve
     write_number(out, ranges.len() as u64);
     let mut at = 0;
     for (start, end) in ranges {
+        // Most ranges are near each other, so most distances take a single byte.
         write_number(out, (start - at).into());
         write_number(out, (end - start).into());
         at = end;
@@ -329,6 +337,7 @@ impl EncodedTrees {
         let classes = (0..count).map(|_| read_class(&mut reader));
         let classes = classes.collect::<Result<_, _>>()?;
         match reader.remaining() {
+            // Bytes after the last class would mean that the count is wrong.
             0 => Ok(EncodedTrees {
                 classes,
                 bytes,
@@ -342,6 +351,8 @@ impl EncodedTrees {
     pub fn totals(&self) -> TreeTotals {
         let mut totals = TreeTotals::default();
         let classes = self.classes.iter();
+        // Every class counts, even if no tree uses it: an estimate that is too high costs a check, and one that is too
+        // low would accept trees that have no alphabet.
         classes.for_each(|class| totals.fit.add_class(class));
         totals
     }
@@ -367,9 +378,12 @@ impl EncodedTrees {
         let summary = read_tree(&mut reader, 0, &mut checker)?;
         let needs_bytes = checker.needs_bytes;
         let is_too_large = totals.decoded_bytes > MAX_DECODED_BYTES;
+        // `min_bytes` is `None` for a tree that matches nothing, which is allowed: the constructors of `regex-syntax`
+        // make such trees of empty classes.
         if reader.remaining() > 0 || summary.min_bytes == Some(0) || is_too_large {
             return Err(MalformedBytes);
         }
+        // The range is kept instead of a copy of the bytes: all trees share the bytes of the file.
         let tree = PatternTree(TreeForm::Encoded(Arc::new(EncodedTree {
             trees: Arc::clone(self),
             range,
@@ -377,6 +391,7 @@ impl EncodedTrees {
         })));
         // Over bytes a class has a state for each byte of each sequence, which the check does not count.
         let states = match needs_bytes {
+            // Few patterns need bytes, so only these are decoded now, and the others when they are first searched for.
             true => {
                 totals.fit.add_byte_pattern();
                 pattern::states(&tree.get())
@@ -393,6 +408,8 @@ impl EncodedTrees {
     fn decode(&self, range: Range<usize>) -> Hir {
         let bytes = self.bytes.get(range).unwrap_or_default();
         let mut builder = HirBuilder { trees: self };
+        // This cannot fail, because `tree` has read the same bytes with the same function. The result is still handled,
+        // so that a fault of this module gives a rule that never fires and not a panic on model text.
         let decoded = read_tree(&mut ByteReader::new(bytes), 0, &mut builder);
         // Invariant 3: the check builds nothing, so it does not see what the constructors make of the tree.
         let accepted = decoded
@@ -404,6 +421,7 @@ impl EncodedTrees {
 
 fn read_class(reader: &mut ByteReader<'_>) -> Result<Class, MalformedBytes> {
     let is_unicode = reader.byte()?;
+    // Invariant 1: a range takes two bytes at least, so the ranges of a class take a constant times its bytes.
     let count = reader.length()?;
     let mut at = 0u32;
     let mut range = || {
@@ -467,6 +485,7 @@ impl PatternTree {
                     range,
                     decoded,
                 } = &**tree;
+                // Two threads may ask at once. One decodes, the other waits, and both get the same tree.
                 Arc::clone(decoded.get_or_init(|| Arc::new(trees.decode(range.clone()))))
             }
         }
@@ -551,6 +570,7 @@ fn read_tree<B: TreeBuilder>(
                 1 => true,
                 _ => return Err(MalformedBytes),
             };
+            // `Hir::repetition` does not refuse such a node, and for the compilers of this crate it has no meaning.
             if max.is_some_and(|max| max < min) {
                 return Err(MalformedBytes);
             }
@@ -571,6 +591,8 @@ fn read_tree<B: TreeBuilder>(
         }
         kind @ (tag::CONCAT | tag::ALTERNATION) => {
             let count = reader.length()?;
+            // `count` is at most the bytes that are left, and each element takes one of them, so a wrong count ends in
+            // an error before it has cost more than the input.
             let subs = (0..count).map(|_| read_tree(reader, depth + 1, builder));
             let subs = subs.collect::<Result<Vec<_>, _>>()?;
             match kind {
@@ -681,6 +703,7 @@ impl TreeBuilder for TreeChecker<'_, '_> {
 
     fn class(&mut self, index: usize) -> Result<TreeSummary, MalformedBytes> {
         let class = self.trees.classes.get(index).ok_or(MalformedBytes)?;
+        // An ASCII class of bytes is a class of characters, too: `(?-u:[a-z])` is one.
         self.needs_bytes |= matches!(class, Class::Bytes(class) if !class.is_ascii());
         self.count(match class {
             Class::Unicode(class) => size_of_val(class.ranges()),
@@ -704,6 +727,8 @@ impl TreeBuilder for TreeChecker<'_, '_> {
     fn repetition(&mut self, repeats: Repeats, sub: TreeSummary) -> TreeSummary {
         self.count(0);
         let Repeats { min, max, .. } = repeats;
+        // As in `pattern::states_in`: the required copies, a split for each optional one, and a loop over the last
+        // required copy if there is no largest number.
         let copies = max.unwrap_or(min.max(1)) as usize;
         let optional = copies.saturating_sub(min as usize);
         TreeSummary {
@@ -738,6 +763,7 @@ impl TreeBuilder for TreeChecker<'_, '_> {
         let states = subs.iter().map(|sub| sub.states);
         TreeSummary {
             states: states.fold(1, usize::saturating_add),
+            // An alternative that matches nothing has no length, and does not make the others longer.
             min_bytes: subs.iter().filter_map(|sub| sub.min_bytes).min(),
         }
     }

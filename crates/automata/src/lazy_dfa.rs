@@ -335,6 +335,7 @@ impl LazyDfa {
     pub(crate) fn restart(&self, cursor: &mut DfaCursor) {
         // No state is carried over to another haystack, so the move to another table is free here.
         if !self.generations.is_latest(&cursor.generation) {
+            // Only if there is a later one: `current` takes a lock.
             cursor.generation = self.generations.current();
         }
         cursor.state = cursor.generation.start();
@@ -351,9 +352,13 @@ impl LazyDfa {
     pub(crate) fn restart_after(&self, cursor: &mut DfaCursor, text: &[u8]) {
         self.restart(cursor);
         cursor.state = cursor.generation.start_states[LookBehind::Other as usize];
+        // The text is stepped for its look-behind only. Reports are dropped, and so is the state: a match that began in
+        // it is not in progress by the contract of this function.
         self.push(cursor, text, ShortPath::Declined, &mut |_| {});
         let fallback = cursor.extra.as_mut();
         let before = match fallback.and_then(|extra| extra.nfa_cursor.take()) {
+            // The table was full, and the text was stepped in the fallback. The new position has a state in the table
+            // again, since start states are always built.
             Some(nfa_cursor) => nfa_cursor.before,
             None => {
                 let cache = cursor.generation.lock();
@@ -443,6 +448,8 @@ impl LazyDfa {
         };
         let extra = cursor.extra.as_deref();
         if let Some(nfa_cursor) = extra.and_then(|extra| extra.nfa_cursor.as_ref()) {
+            // The search and each suffix by themselves: a set holds the threads of one of them, and the end may decide
+            // a pattern in any.
             let search = nfa_cursor.state_set();
             let suffixes = nfa_cursor.suffixes.iter().map(|(_, state_set)| state_set);
             for state_set in [&search].into_iter().chain(suffixes) {

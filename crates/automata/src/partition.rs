@@ -303,6 +303,8 @@ impl Partition {
         let subset = |pattern: &PatternId| simplified[pattern.index()].hir.clone();
         let hirs: Vec<Hir> = self.patterns.iter().map(subset).collect();
         let uncut = &self.uncut;
+        // A second pass over the sample, which keeps the partial matches of each pattern apart. Only patterns with too
+        // many states need it.
         let trace = StateTrace::new(
             self.space,
             &hirs,
@@ -354,6 +356,7 @@ impl Partition {
 fn suffix_groups(after_cuts: &[Vec<PatternId>], patterns: usize) -> Vec<usize> {
     let mut suffix_groups: Vec<usize> = (0..patterns).collect();
     for patterns in after_cuts {
+        // Joining neighbours joins all patterns of the cut.
         for pair in patterns.windows(2) {
             let [first, second] = [root(&suffix_groups, pair[0]), root(&suffix_groups, pair[1])];
             // The smaller index is the root, so a root is its own representative and indices only decrease.
@@ -412,6 +415,8 @@ impl Partitioner {
         for (_, entries) in movable.drain(MAX_MOVED.min(movable.len())..) {
             add_hashes(&mut rest, &entries);
         }
+        // A pattern that is reported once has an automaton of its own kind, whatever its group is: that automaton
+        // shares no suffixes.
         let group = suffix_groups.iter().zip(is_free);
         let mut partitioner = Partitioner {
             rest,
@@ -432,6 +437,8 @@ impl Partitioner {
     fn sort_groups(&mut self) {
         let mut movable = std::mem::take(&mut self.movable);
         movable.sort_by_cached_key(|(_, entries)| {
+            // The states that the group has by itself, times the symbols at which it has a partial match: the first
+            // factor says how much it multiplies the states of others, and the second how often.
             let mut alone = self.before.clone();
             add_hashes(&mut alone, entries);
             std::cmp::Reverse(self.count_distinct(&alone, &[]) * entries.len())
@@ -442,6 +449,7 @@ impl Partitioner {
     /// Returns the patterns of each automaton, for the number of automata with the lowest estimated cost.
     fn best(mut self) -> Vec<Vec<usize>> {
         let (mut best, mut least) = (Vec::new(), f64::MAX);
+        // Each number is tried from the start: with one automaton more, other groups go together.
         for automata in AUTOMATON_COUNTS {
             let (assigned, states) = self.assign(automata);
             let cost = estimated_cost(automata, states);
@@ -456,6 +464,7 @@ impl Partitioner {
                 .movable
                 .iter()
                 .position(|(movable, _)| *movable == group);
+            // Groups that are not moved are in the first automaton.
             index.map_or(0, |index| best[index])
         };
         for (pattern, group) in self.group.iter().enumerate() {
@@ -491,6 +500,7 @@ impl Partitioner {
             let automaton = (0..automata)
                 .min_by_key(added)
                 .expect("there is one at least");
+            // The counts are kept, or each group would cost one more count of each automaton.
             states[automaton] = counts[automaton];
             add_hashes(&mut sums[automaton], entries);
             assigned.push(automaton);

@@ -309,12 +309,15 @@ impl PatternCache {
     /// Those of [`parse_syntax`].
     pub fn parse_syntax(&self, text: &str, ignores_case: bool) -> Result<Parsed, PatternError> {
         let ParsedPatterns { by_text, bytes } = &mut *self.parsed.borrow_mut();
+        // Two maps instead of a key with a flag, so that the lookup borrows the text.
         let by_text = &mut by_text[usize::from(ignores_case)];
         if let Some(known) = by_text.get(text) {
             return Ok(known.clone());
         }
         let new = parse_syntax(text, ignores_case, &self.limits)?;
         let size = heap_bytes(&new.hir);
+        // A tree that does not fit is parsed each time it is asked for. Loads of such packs are slow, and memory stays
+        // bounded.
         if size <= CACHED_BYTES - *bytes {
             *bytes += size;
             by_text.insert(text.into(), new.clone());

@@ -232,6 +232,8 @@ impl Builder<'_> {
                 .rev()
                 .fold(next, |next, sub| self.compile(sub, next)),
             HirKind::Alternation(subs) => {
+                // All alternatives continue at the same instruction. Invariant 2 joins their threads there, so
+                // alternatives do not multiply the threads after them.
                 let entries: Vec<Pc> = subs.iter().map(|sub| self.compile(sub, next)).collect();
                 self.add_splits(entries)
             }
@@ -252,6 +254,7 @@ impl Builder<'_> {
     /// Adds an instruction that matches no unit.
     fn add_fail(&mut self) -> Pc {
         let set = self.intern_set(Vec::new());
+        // The target is never reached. Any instruction will do, and there is one: `Match` is added first.
         self.add(Inst::Set { set, next: 0 })
     }
 
@@ -271,6 +274,7 @@ impl Builder<'_> {
                         }));
                     }
                 }
+                // The sequences of a class are disjoint, so the order of these splits decides nothing.
                 return self.add_splits(entries);
             }
             Class::Unicode(class) => {
@@ -315,6 +319,8 @@ impl Builder<'_> {
         let (entry, required) = match max {
             // The body cannot be empty, so one split is enough: it is both the entry and the loop.
             None if min == 0 && body.properties().minimum_len().is_some_and(|len| len > 0) => {
+                // The split is added before its targets are known, and patched afterwards: it is the only edge that
+                // leads back, so it is the only instruction that cannot be compiled back to front.
                 let again = self.reserve_split();
                 let once = self.compile(body, again);
                 self.patch_split(again, once, next, greedy);
@@ -489,6 +495,7 @@ impl PikeVm {
     /// Returns true if the pattern matches in the text. Allocates only if the cache has not been used for a pattern of
     /// this size.
     pub fn is_match(&self, text: &[u8], cache: &mut PikeCache) -> bool {
+        // A text without a first byte of the pattern is decided before the cache is touched.
         let Some(mut at) = text.iter().position(|&byte| self.first.contains(byte)) else {
             return false;
         };
@@ -610,6 +617,7 @@ impl PikeVm {
         if self.over_bytes || byte.is_ascii() {
             return (Some(byte.into()), 1);
         }
+        // The ranges of Table 3-7 of the Unicode Standard, without C0, C1 and F5 to FF, which begin no character.
         let len = match byte {
             0xC2..=0xDF => 2,
             0xE0..=0xEF => 3,
@@ -642,6 +650,8 @@ impl<'t> Search<'t> {
             stack: std::mem::take(&mut cache.stack),
         };
         search.seen.clear();
+        // Position 0 is never searched, so 0 means that the instruction was not reached. The cache may come from a
+        // longer program, whose marks must not be left.
         search.seen.resize(vm.program.len(), 0);
         search.stack.clear();
         search
@@ -675,6 +685,7 @@ impl<'t> Search<'t> {
                     continue;
                 }
                 Inst::Match => {
+                    // The first match has the highest priority. Others come only if every end is wanted.
                     matched = matched.or(Some(slots));
                     if !self.wants_every_end {
                         self.stack.clear();

@@ -224,6 +224,8 @@ impl Product {
             }
         }
         let rows = self.read();
+        // The states before may be those of another set of tables. An empty product has none and takes the tables of
+        // these cursors.
         let row = match rows.has_generations_of(members) {
             true => rows.find(&tuple),
             false if rows.by_hash.is_empty() => None,
@@ -256,6 +258,8 @@ impl Product {
         text: &[u8],
         mut missing: impl FnMut(u32, u8) -> u32,
     ) -> Option<ProductStep> {
+        // One test for the whole text instead of one for each byte: a byte that is not ASCII leads to the cell of
+        // another character, whose row is thrown away here.
         let (mut state, mut bits) = (from.0, 0);
         let mut idle = IdlePositions::default();
         for (at, &byte) in text.iter().enumerate() {
@@ -395,6 +399,7 @@ impl MemberStates<'_> {
                 "the state is of another table"
             );
             cursor.state = state;
+            // The text counts as use of the table, as if the cursor had stepped it: see `CacheBuilder::build`.
             cursor.stepped = cursor.stepped.wrapping_add(self.len as u32);
             cursor.decoder.advance_ascii();
         }

@@ -101,6 +101,7 @@ impl LazyDfa {
         let mut reports = StepReports::default();
         let table = &generation.table;
         for suffix in &mut extra.suffixes {
+            // Read from `next`, not from `state`: a late cut may just have merged a new copy into this suffix.
             let next = table.step(suffix.next, column);
             if table.is_special(next) {
                 if next == table.unknown() {
@@ -265,6 +266,8 @@ impl LazyDfa {
     pub(super) fn build(&self, cursor: &mut DfaCursor, unbuilt: Unbuilt) {
         let generation = Arc::clone(&cursor.generation);
         let mut cache = generation.lock();
+        // The cache counts them as use of the states that it has built, and stops building where text needs new states
+        // all the time.
         let stepped = std::mem::take(&mut cursor.stepped);
         match cache.build(&self.nfa, &generation.table, unbuilt, stepped) {
             Some(state) => generation.publish_suffix_start(unbuilt, state),

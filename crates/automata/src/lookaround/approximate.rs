@@ -68,6 +68,8 @@ pub fn parse(
         Err(error) if has_lookaround => return Err(syntax_error(&error, text)),
         Err(_) => return Err(plain_error),
     };
+    // `fancy-regex` accepts some syntax that `regex-syntax` does not. The feature adds look-around and nothing else, so
+    // a pattern of that syntax is refused as without the feature.
     if !has_lookaround
         && !needs_verification(&tree.expr)
         && !tree.expr.has_descendant(needs_verification)
@@ -291,6 +293,7 @@ impl<'p> Approximator<'p> {
             // The elements before it have matched at least `whole.min` characters, which it may examine.
             whole.behind = whole.behind.max(part.behind.saturating_sub(whole.min));
             whole.min = whole.min.saturating_add(part.min);
+            // One element without a longest match leaves the concatenation without one.
             whole.max = whole.max.zip(part.max).map(|(a, b)| a.saturating_add(b));
             hirs.push(part.hir);
         }
@@ -308,6 +311,8 @@ impl<'p> Approximator<'p> {
                 None => part,
                 Some(whole) => Approximation {
                     hir: whole.hir,
+                    // The shortest and the longest of all alternatives, and the farthest reach of any: which one
+                    // matches is not known before the verification.
                     min: whole.min.min(part.min),
                     max: whole.max.zip(part.max).map(|(a, b)| a.max(b)),
                     ahead: whole.ahead.max(part.ahead),
@@ -368,6 +373,8 @@ impl<'p> Approximator<'p> {
                 greedy: true,
                 sub: Box::new(part.hir),
             }),
+            // The reach is that of one iteration: what an iteration examines beyond its ends lies in its neighbours, or
+            // at most as far outside as for a single one.
             ..part
         })
     }
@@ -439,6 +446,8 @@ impl<'p> Approximator<'p> {
                 span: 0..0,
             });
         };
+        // Groups that refer to groups are expanded again for each reference. Without a bound on the depth, the call
+        // stack would be as deep as a pattern is long.
         if self.open.contains(&number) || self.depth >= MAX_BACKREF_DEPTH {
             return Err(self.error_at(LookaroundError::Recursive, expr));
         }
@@ -451,6 +460,7 @@ impl<'p> Approximator<'p> {
         let hir = without_assertions(&part.hir);
         Ok(Approximation {
             hir: if casei { case_folded(&hir) } else { hir },
+            // The lengths of the group remain: a back-reference matches a text of one of them.
             ahead: 0,
             behind: 0,
             ..part
@@ -467,6 +477,8 @@ impl<'p> Approximator<'p> {
     }
 
     fn class(&mut self, inner: &str, casei: bool) -> Result<Approximation, PatternError> {
+        // `fancy-regex` keeps classes as text and gives them to `regex-syntax` itself, so this is the class that the
+        // verification uses.
         let hir = regex_syntax::ParserBuilder::new()
             .case_insensitive(casei)
             .build()
@@ -491,6 +503,8 @@ impl<'p> Approximator<'p> {
         expr: &Expr,
     ) -> Result<Approximation, PatternError> {
         // One character on each side that the definition of the assertion mentions.
+        // The automaton evaluates these assertions itself. They stay in the hull, and their reach counts as well,
+        // because the verification starts at the match and must see the same neighbours.
         let (look, behind, ahead) = match assertion {
             Assertion::StartText => (Look::Start, 1, 0),
             Assertion::EndText => (Look::End, 0, 1),
@@ -555,6 +569,7 @@ fn construct_name(expr: &Expr) -> &'static str {
 
 fn is_one_char(expr: &Expr) -> bool {
     match expr {
+        // A delegate is a class: see `class`.
         Expr::Any { .. } | Expr::Delegate { .. } => true,
         Expr::Literal { val, .. } => val.chars().count() == 1,
         Expr::Group(sub) => is_one_char(sub),
@@ -587,6 +602,7 @@ fn approximate_newline() -> Approximation {
 /// Returns an expression that matches whatever differs from a match of `hir` at most in case.
 fn case_folded(hir: &Hir) -> Hir {
     let fold = |mut class: ClassUnicode| {
+        // Simple folding, as in `regex-syntax`: a character stands for one character, so lengths do not change.
         class.try_case_fold_simple().expect(
             "the tables for folding are compiled in: `regex-syntax` has all Unicode features",
         );
@@ -639,11 +655,14 @@ fn lookaround_spans(text: &str) -> Vec<Range<usize>> {
             }
             b']' => class_depth = class_depth.saturating_sub(1),
             b'(' if class_depth == 0 => {
+                // A named group begins with `(?<`, too, but neither `=` nor `!` can begin a name.
                 let is_look = [&b"(?="[..], b"(?!", b"(?<=", b"(?<!"]
                     .iter()
                     .any(|start| rest.starts_with(start));
                 open.push(is_look.then_some(looks.len()));
                 if is_look {
+                    // To the end of the text until its parenthesis is found, which there is always in a pattern that
+                    // was parsed.
                     looks.push(at..text.len());
                 }
             }
