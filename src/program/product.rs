@@ -45,11 +45,19 @@ impl ProductCache {
     pub(crate) fn new(has_markdown: bool) -> ProductCache {
         ProductCache {
             filter: match has_markdown {
-                true => |state, byte| {
-                    let after = VerbatimState::from_index(state)?.after(byte)?;
-                    Some(after.index())
+                true => TextFilter {
+                    after: |state, byte| {
+                        let after = VerbatimState::from_index(state)?.after(byte)?;
+                        Some(after.index())
+                    },
+                    is_settled: |state| {
+                        VerbatimState::from_index(state).is_some_and(VerbatimState::is_settled)
+                    },
                 },
-                false => |state, _| Some(state),
+                false => TextFilter {
+                    after: |state, _| Some(state),
+                    is_settled: |_| true,
+                },
             },
             products: Mutex::default(),
         }

@@ -398,14 +398,19 @@ impl MatchReader {
         if !is_kept {
             return false;
         }
+        let end = at + bytes.len() as u64;
         let MatchReader {
             deferred, views, ..
         } = self;
         if let (Some(unread), Some(views)) = (deferred.unread_by_detectors(), views) {
             // Invariant 3 of `deferred`. Bytes of earlier deltas may be unread: nothing could be reported in them.
-            let start = at + bytes.len() as u64 - unread.len() as u64;
-            views.push_detectors(admission, Chunk::verbatim(unread, start));
-            deferred.set_detected(views.bytes_until_report());
+            if !unread.is_empty() {
+                let start = end - deferred.undetected_len() as u64;
+                views.push_detectors(admission, Chunk::verbatim(unread, start));
+            }
+            if !deferred.set_detected(views.bytes_until_report()) {
+                self.read_deferred(admission, end);
+            }
             admission.resolve_queued();
         }
         true
@@ -460,7 +465,7 @@ impl MatchReader {
             // the unchanged text first, then the views.
             let rules = admission.context.rules;
             let len = stepped.bytes.len();
-            let chunk = Chunk::verbatim(stepped.bytes, end - len as u64);
+            let chunk = Chunk::verbatim(stepped.bytes, end - stepped.kept as u64);
             reader.advance(&rules.raw, chunk, &mut stepped);
             if let Some(views) = views {
                 views.advance(rules, chunk, &mut stepped);
@@ -470,12 +475,22 @@ impl MatchReader {
             }
         }
         // The cursors move on without the product, so its state is void.
-        deferred.leave();
+        let unsettled = deferred.leave();
+        if !unsettled.is_empty() {
+            self.read(admission, &unsettled, end - unsettled.len() as u64);
+        }
+        self.deferred.reuse(unsettled);
     }
 
     fn push(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) {
         // The kept text comes first: excerpts and offsets of this delta continue it.
         self.read_deferred(admission, at);
+        self.read(admission, bytes, at);
+        admission.resolve_queued();
+    }
+
+    /// Reads text that starts at offset `at`, with all readers.
+    fn read(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) {
         let chunk = Chunk::verbatim(bytes, at);
         let view = &admission.context.rules.raw;
         self.reader
@@ -483,7 +498,6 @@ impl MatchReader {
         if let Some(views) = &mut self.views {
             views.push(admission, None, &chunk);
         }
-        admission.resolve_queued();
     }
 
     fn finish(&mut self, admission: &mut Admission<'_>, end: u64) {

@@ -148,6 +148,67 @@ fn deferred_text_is_released_and_matched_as_if_it_were_read_at_once() {
     }
 }
 
+/// Markdown buffers the start of a line, and the readers of the text need not have read it.
+#[test]
+fn line_starts_are_read_and_released_as_if_each_byte_were_read_at_once() {
+    let rules_on = |pattern: &str| {
+        rules(&format!(
+            "[rule.key]\ndescription = 'd'\non = ['text']\naction = 'redact'\nmatch.any = [{pattern}]\n\
+             [rule.count]\ndescription = 'd'\non = ['text']\nmatch.any = [{{ literal = '- a', region = 'prose' }}]\n\
+             match.count = 2\n\
+             [rule.cycle]\ndescription = 'd'\non = ['text']\nmatch.repetition = {{ unit-chars = [1, 9], times = 9 }}"
+        ))
+    };
+    let packs = [
+        "{ regex = 'k[ a-z-]*[0-9]+' }",
+        "{ regex = 'k[ a-z-]*[0-9]+', region = 'prose' }",
+        "{ regex = 'k[ a-z-]*[0-9]+', region = 'code' }",
+    ]
+    .map(rules_on);
+    let text = "Text k\n  and -\n\n- a: k\n- a k 12\n  1. b k\n   3 k\n\n   ```rs\n   k\n   ```\n```\nk\n  7 k 5\n \n  8\n  ```\n\
+                k\n\n    9 k\n\nk **b** k\n**b** k\n* * *\n- - a\n1) k 2\nk\n-\n7\n\n----------------\nthe end k";
+    for pack in &packs {
+        let mut deferred = 0;
+        for len in [1, 2, 3, 4, 7, 16, 64] {
+            for round in 0..3 {
+                let (mut stream, mut single) = (pack.stream(), pack.stream());
+                let (mut hits, mut expected) = (Vec::new(), Vec::new());
+                let mut released = Vec::new();
+                let mut end = 0;
+                for delta in text.as_bytes().chunks(len) {
+                    hits.extend(stream.push(PART, delta).to_vec());
+                    for byte in delta.chunks(1) {
+                        expected.extend(single.push(PART, byte).to_vec());
+                    }
+                    assert_eq!(hits, expected, "{len} {round} {end}");
+                    end += delta.len() as u64;
+                    released.push((end, stream.releasable(PART)));
+                    deferred += usize::from(stream.releasable(PART) < end);
+                }
+                hits.extend(stream.close(PART).to_vec());
+                expected.extend(single.close(PART).to_vec());
+                assert_eq!(hits, expected, "{len} {round}");
+                assert!(released.is_sorted_by_key(|(_, until)| *until));
+                let held = hits
+                    .iter()
+                    .filter_map(|hit| Some((hit, stream.start(hit)?)));
+                let mut redacted = 0;
+                for (hit, start) in held.filter(|(hit, _)| pack.rule(hit.rule).id.ends_with("/key"))
+                {
+                    redacted += 1;
+                    let early = released.iter().filter(|(end, _)| *end < hit.decided);
+                    assert!(
+                        early.clone().all(|(_, until)| *until <= start),
+                        "{len} {round} {hit:?}"
+                    );
+                }
+                assert!(redacted > 0, "{len} {round}");
+            }
+        }
+        assert!(deferred > 100, "{deferred}");
+    }
+}
+
 #[test]
 fn code_is_released_up_to_what_may_be_a_match() {
     let pack = rules(

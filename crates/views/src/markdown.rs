@@ -38,59 +38,19 @@
 
 mod line;
 mod span;
+mod verbatim;
 
 use memchr::{memchr, memchr2};
 
 use super::chunk::{
     Chunk, ChunkBuffer, ChunkSink, DecidedOffset, Language, OffsetMap, RegionSet, Tag,
 };
-use line::{LinePhase, LineState, starts_only_paragraph};
+use line::{LinePhase, LineState};
 use span::{CodeSpans, SpanTags};
+pub use verbatim::VerbatimState;
 
 /// The most bytes that are buffered of the start of a line, of inline code, and of blank lines in indented code, each.
 pub const HELD: usize = 4096;
-
-/// A state of the text that a [view](MarkdownView) passes on unchanged, see [`MarkdownView::verbatim_state`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VerbatimState {
-    /// Within a line, until it ends: code, or text in a quote.
-    Line,
-    /// Within a line of paragraphs outside of quotes.
-    Paragraph,
-    /// At the start of a line of these.
-    LineStart,
-}
-
-impl VerbatimState {
-    const ALL: [VerbatimState; 3] = [
-        VerbatimState::Line,
-        VerbatimState::Paragraph,
-        VerbatimState::LineStart,
-    ];
-
-    /// Returns a number below 3 for the state.
-    pub fn index(self) -> u8 {
-        self as u8
-    }
-
-    /// Returns the state with that [index](Self::index).
-    pub fn from_index(index: u8) -> Option<VerbatimState> {
-        VerbatimState::ALL.get(usize::from(index)).copied()
-    }
-
-    /// Returns the state after an ASCII character, or `None` if a region may end or begin there.
-    pub fn after(self, byte: u8) -> Option<VerbatimState> {
-        match (self, byte) {
-            (_, b'`') | (VerbatimState::Line, b'\n') => None,
-            (VerbatimState::Line, _) => Some(VerbatimState::Line),
-            (_, b'\n') => Some(VerbatimState::LineStart),
-            (VerbatimState::LineStart, _) => {
-                starts_only_paragraph(byte).then_some(VerbatimState::Paragraph)
-            }
-            (VerbatimState::Paragraph, _) => Some(VerbatimState::Paragraph),
-        }
-    }
-}
 
 /// The most nested quotes and list items.
 pub const DEPTH: usize = 64;
@@ -217,42 +177,6 @@ impl MarkdownView {
             rest = rest.slice(used..rest.bytes.len());
         }
         self.last = last;
-    }
-
-    /// Returns the state of text that the view emits unchanged, each byte as it arrives and with the tag of the byte
-    /// before. Holds until [`VerbatimState::after`] returns `None`. `None` if the view buffers text or is about to
-    /// change the tag.
-    #[inline]
-    pub fn verbatim_state(&self) -> Option<VerbatimState> {
-        let is_quoted = || self.containers.contains(&Container::Quote);
-        let (tag, state) = match self.line.phase {
-            LinePhase::Code => (self.code(), VerbatimState::Line),
-            LinePhase::Prose if self.spans.is_idle() && is_quoted() => {
-                (self.text(), VerbatimState::Line)
-            }
-            LinePhase::Prose if self.spans.is_idle() => (self.text(), VerbatimState::Paragraph),
-            LinePhase::Blank
-                if self.line.is_fresh()
-                    && self.spans.is_idle()
-                    && matches!(self.leaf, LeafBlock::None | LeafBlock::Paragraph)
-                    && !is_quoted() =>
-            {
-                (self.text(), VerbatimState::LineStart)
-            }
-            _ => return None,
-        };
-        (self.last.open && self.last.tag == Some(tag)).then_some(state)
-    }
-
-    /// Moves over text on which [`VerbatimState::after`] has returned a state for each byte. Its last byte ends at offset `end` of
-    /// the part. Nothing is emitted.
-    pub fn advance(&mut self, chunk: Chunk<'_>, end: u64) {
-        match memchr(b'\n', chunk.bytes) {
-            None if self.line.phase == LinePhase::Code => {}
-            None if self.line.phase == LinePhase::Prose => self.spans.advance(chunk.bytes),
-            _ => self.push(chunk, &mut Unemitted),
-        }
-        self.last.end = end;
     }
 
     /// Ends the text at `end`: emits the buffers and resets the state.

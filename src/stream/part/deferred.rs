@@ -9,16 +9,21 @@
 //!
 //! 1. The state of the product is the tuple of the states of the matchers after the kept text. None of them reports a
 //!    pattern in it.
-//! 2. The views emit the kept text unchanged, each byte as it arrives, and no region begins or ends in it. The filter of
-//!    the product sees to it.
-//! 3. Detectors have read the first `detected` bytes, and cannot report within `until_report` bytes after them.
+//! 2. The views emit the kept text unchanged up to the last settled state of the filter, and no region begins or ends in
+//!    it. The text after that state, if any, is the start of a line, which Markdown would buffer: if it cannot be kept any
+//!    longer, the readers read it like any other text.
+//! 3. Detectors have read the first `detected` bytes, and cannot report within `until_report` bytes after them. They have
+//!    read no byte that is not settled.
 //! 4. The product is entered only while no search and no match of a condition waits, so text without a match cannot decide
 //!    anything.
 //!
-//! By 1 to 4 a hit is reported in the same call, with the same offsets, as if each delta were read at once. Text may be
+//! By 1 to 4 a hit is reported in the same call, with the same offsets, as if each delta were read at once: in text that
+//! Markdown buffers, the readers of its output cannot find anything, and those of the unchanged text find nothing by 1. Text may be
 //! released a little later: the product knows where all matchers that hold are idle, not where each of them is.
 
 use std::sync::Arc;
+
+use memchr::memrchr;
 
 use crate::program::{ProductCache, ViewSet};
 use ttsr_automata::Cursor;
@@ -52,7 +57,7 @@ impl<'a> MemberList<'a> {
             members: [Member::new(any); MAX_MEMBERS],
             len: 0,
             views: ViewSet::default(),
-            filter: VerbatimState::Line,
+            filter: VerbatimState::Paragraph,
             is_too_long: false,
         }
     }
@@ -92,6 +97,8 @@ pub(super) struct DeferredText {
     product: Option<(ViewSet, Arc<Product>)>,
     /// The state after the kept text. `None` if the product is not entered; then nothing is kept.
     state: Option<ProductState>,
+    /// The state before the kept text.
+    entered: Option<ProductState>,
     /// The last idle positions in the kept text. Before the first of them, `undecided_from` holds.
     idle: IdlePositions,
     /// The number of bytes that the detectors have read.
@@ -104,8 +111,11 @@ pub(super) struct DeferredText {
 
 /// The kept text, over which the product has been stepped and the readers advance.
 pub(super) struct SteppedText<'a> {
+    /// Up to the last settled state.
     pub(super) bytes: &'a [u8],
-    /// The states of the matchers after it, in the order of the members.
+    /// The number of all kept bytes, of which `bytes` are the first.
+    pub(super) kept: usize,
+    /// The states of the matchers after `bytes`, in the order of the members.
     pub(super) states: MemberStates<'a>,
     /// The last positions at which no full match was in progress.
     pub(super) idle: IdlePositions,
@@ -217,6 +227,7 @@ impl DeferredText {
             *product = next;
             self.state = product.start(members, filter.index());
         }
+        self.entered = self.state;
         // Invariant 3: nothing is kept yet, and `leave` has set `detected` to 0.
         (self.until_report, self.undecided_from) = (until_report, undecided_from);
     }
@@ -224,43 +235,86 @@ impl DeferredText {
     /// Returns true if no detector can report within the next `len` bytes.
     #[inline]
     fn cannot_report_in(&self, len: usize) -> bool {
-        self.bytes.len() + len - self.detected <= self.until_report
+        self.undetected_len() + len <= self.until_report
     }
 
-    /// Returns the kept bytes that no detector has read, if a detector could report in them.
+    /// Returns the number of kept bytes up to the last settled state.
+    #[inline]
+    fn settled_len(&self) -> usize {
+        match self.state {
+            Some(state) if !state.is_settled() => {
+                // The state before the kept text is settled, and so is the start of a line.
+                memrchr(b'\n', &self.bytes).map_or(0, |feed| feed + 1)
+            }
+            _ => self.bytes.len(),
+        }
+    }
+
+    /// Returns the settled bytes that no detector has read, if a detector could report in the kept text.
     pub(super) fn unread_by_detectors(&self) -> Option<&[u8]> {
-        (!self.cannot_report_in(0)).then(|| &self.bytes[self.detected..])
+        (!self.cannot_report_in(0)).then(|| &self.bytes[self.detected..self.settled_len()])
     }
 
-    /// Records that detectors have read all kept bytes, and cannot report within the next `until_report`.
-    pub(super) fn set_detected(&mut self, until_report: usize) {
+    /// Returns the number of kept bytes that no detector has read.
+    pub(super) fn undetected_len(&self) -> usize {
+        self.bytes.len() - self.detected
+    }
+
+    /// Records that detectors have read all settled bytes, and cannot report within the next `until_report`. Returns false
+    /// if they could report in the bytes after these.
+    pub(super) fn set_detected(&mut self, until_report: usize) -> bool {
         // Invariant 3: the distance counts from the last byte that was read, so both change together.
-        self.detected = self.bytes.len();
+        self.detected = self.settled_len();
         self.until_report = until_report;
+        self.cannot_report_in(0)
     }
 
-    /// Returns the kept text, if there is any.
+    /// Returns the kept text up to the last settled state, if there is any.
     pub(super) fn stepped(&self) -> Option<SteppedText<'_>> {
-        let (Some(state), Some((_, product)), false) =
-            (self.state, &self.product, self.bytes.is_empty())
+        let (Some(entered), Some(state), Some((_, product))) =
+            (self.entered, self.state, &self.product)
         else {
             return None;
         };
+        let bytes = &self.bytes[..self.settled_len()];
+        if bytes.is_empty() {
+            return None;
+        }
+        let ProductStep { state, idle } = match bytes.len() == self.bytes.len() {
+            true => ProductStep {
+                state,
+                idle: self.idle,
+            },
+            // The state there was not kept. No transition is ever removed.
+            false => product
+                .step(entered, bytes)
+                .expect("the product has stepped this text"),
+        };
         Some(SteppedText {
-            states: product.member_states(state, self.bytes.len()),
-            bytes: &self.bytes,
-            idle: self.idle,
+            states: product.member_states(state, bytes.len()),
+            kept: self.bytes.len(),
+            bytes,
+            idle,
             detected: self.detected,
         })
     }
 
-    /// Leaves the product and drops the kept text.
-    pub(super) fn leave(&mut self) {
+    /// Leaves the product. Returns the kept bytes after the last settled state, which the readers have yet to read.
+    pub(super) fn leave(&mut self) -> Vec<u8> {
+        let settled = self.settled_len();
+        let mut unsettled = std::mem::take(&mut self.bytes);
+        unsettled.drain(..settled);
         // `product` stays: the next text is most often read by the same views.
-        self.bytes.clear();
-        self.state = None;
+        (self.state, self.entered) = (None, None);
         self.detected = 0;
         self.idle = IdlePositions::default();
+        unsettled
+    }
+
+    /// Takes back the buffer of [`leave`](Self::leave).
+    pub(super) fn reuse(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        self.bytes = buffer;
     }
 
     /// Returns the offset of the first byte that a match in progress of a rule that holds may contain, if any byte is kept.

@@ -132,9 +132,11 @@ impl HaystackReader {
         }
         let mut full = self.full.iter().zip(&view.full);
         full.all(|(full, rules)| {
-            let idle = match rules.holds() {
-                true => IdleGroup::Held,
-                false => IdleGroup::Tracked,
+            let idle = match (rules.holds(), view.key.source) {
+                (true, None) => IdleGroup::Held,
+                // Markdown may still change the start of a line.
+                (true, Some(_)) => IdleGroup::HeldInView,
+                (false, _) => IdleGroup::Tracked,
             };
             members.add(&full.cursor, idle);
             full.is_detecting(rules, max_held)

@@ -12,7 +12,7 @@
 //! # Layout
 //!
 //! A row has a cell for each ASCII character. A cell holds the offset of a row in `cells`, which is a multiple of
-//! `COLUMNS`, and in its lowest bits whether the matchers of each [`IdleGroup`] are idle in that state.
+//! `COLUMNS`, and in its lowest bits whether the matchers of each [`IdleGroup`] are idle in that state and the filter is settled.
 //!
 //! # Invariants
 //!
@@ -42,10 +42,11 @@ use super::DfaCursor;
 // takes 1,313 instructions, and 2,500 with a step of each automaton (callgrind of `cargo bench --bench shipped`).
 const COLUMNS: usize = 128;
 
-/// The bits of a cell: the first is set if every [`IdleGroup::Held`] member is idle, the second if every `Held` and every
-/// [`IdleGroup::Tracked`] member is.
+/// The bits of a cell: the first is set if every [`IdleGroup::Held`] and [`IdleGroup::HeldInView`] member is idle, the second
+/// if every [`IdleGroup::Tracked`] member is, too, the third if the state of the filter is settled.
 const HELD_IDLE: u32 = 1;
 const ALL_IDLE: u32 = 2;
+const SETTLED: u32 = 4;
 
 /// The most rows of a product. Text that needs more gains little from it.
 const MAX_ROWS: usize = match cfg!(target_family = "wasm") {
@@ -72,13 +73,15 @@ pub enum IdleGroup {
     Tracked,
     /// `all` and `held`. Only for matchers made by [`Matcher::for_full_matches`](crate::Matcher::for_full_matches).
     Held,
+    /// As `Held`, for a matcher that need not read the text after the last settled state: there it does not count as idle.
+    HeldInView,
 }
 
 /// Positions in a text, as numbers of leading bytes: the last ones at which no match of some matchers was in progress. 0
 /// if there is none after the start of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdlePositions {
-    /// For the members of [`IdleGroup::Held`].
+    /// For the members of [`IdleGroup::Held`] and [`IdleGroup::HeldInView`].
     pub held: usize,
     /// For these and the members of [`IdleGroup::Tracked`].
     pub all: usize,
@@ -89,13 +92,14 @@ pub struct IdlePositions {
 /// # Example: two matchers, of which one reports
 /// ```
 /// use ttsr_automata::pattern::parse;
-/// use ttsr_automata::product::{Member, Product};
+/// use ttsr_automata::product::{Member, Product, TextFilter};
 /// use ttsr_automata::{Matcher, PatternLimits};
 ///
 /// let matcher = |pattern| Matcher::new(&[parse(pattern, &PatternLimits::default()).unwrap()], 1 << 20).unwrap();
 /// let (one, other) = (matcher("unwrap"), matcher("panic"));
 /// let (mut first, mut second) = (one.start(), other.start());
-/// let product = Product::new(|state, byte| (byte != b'\n').then_some(state));
+/// let after = |state, byte| (byte != b'\n').then_some(state);
+/// let product = Product::new(TextFilter { after, is_settled: |_| true });
 /// // The tables have no transitions for this text yet.
 /// let start = product.start(&[Member::new(&first), Member::new(&second)], 0).unwrap();
 /// assert!(product.step(start, b"no pan").is_none());
@@ -137,13 +141,18 @@ const MAX_AUTOMATA: usize = 23;
 struct Tuple {
     states: [MemberState; MAX_AUTOMATA + 1],
     len: usize,
-    /// The bits of its cell that say who is idle.
-    idle: u32,
+    /// The lowest bits of its cells.
+    bits: u32,
 }
 
-/// An automaton that restricts the text of a product: returns the state after a state and an ASCII character, or `None` if
-/// the text is not to be stepped.
-pub type TextFilter = fn(u8, u8) -> Option<u8>;
+/// An automaton that restricts the text of a product. Its states are numbers that the caller chooses.
+#[derive(Clone, Copy, Debug)]
+pub struct TextFilter {
+    /// Returns the state after a state and an ASCII character, or `None` if the text is not to be stepped.
+    pub after: fn(u8, u8) -> Option<u8>,
+    /// Returns true if the caller may use the text up to this state, whatever follows.
+    pub is_settled: fn(u8) -> bool,
+}
 
 /// The state of one automaton in a tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,7 +226,7 @@ impl Product {
     /// # Complexity
     /// Linear in the number of automata. Takes the lock that readers share, alone only to add a state.
     pub fn start(&self, members: &[Member<'_>], filter: u8) -> Option<ProductState> {
-        let mut tuple = Tuple::new(filter);
+        let mut tuple = self.filter.tuple(filter);
         for member in members {
             for cursor in member.cursors() {
                 tuple.push(MemberState::of(cursor)?, cursor, member.idle)?;
@@ -407,22 +416,36 @@ impl MemberStates<'_> {
     }
 }
 
-impl Tuple {
-    fn new(filter: u8) -> Tuple {
+impl ProductState {
+    /// Returns true if the state of the filter is [settled](TextFilter::is_settled).
+    #[inline]
+    #[must_use]
+    pub fn is_settled(self) -> bool {
+        self.0 & SETTLED != 0
+    }
+}
+
+impl TextFilter {
+    /// Returns a tuple of a state of this filter and no automaton.
+    fn tuple(self, state: u8) -> Tuple {
         let mut states = [MemberState::Exhausted; MAX_AUTOMATA + 1];
-        states[0] = MemberState::Filter(filter);
+        states[0] = MemberState::Filter(state);
+        let settled = if (self.is_settled)(state) { SETTLED } else { 0 };
         Tuple {
             states,
             len: 1,
-            idle: HELD_IDLE | ALL_IDLE,
+            bits: HELD_IDLE | ALL_IDLE | settled,
         }
     }
+}
 
+impl Tuple {
     /// Adds the state of an automaton. Returns `None` if there are too many.
     fn push(&mut self, state: MemberState, cursor: &DfaCursor, group: IdleGroup) -> Option<()> {
         *self.states.get_mut(self.len)? = state;
         self.len += 1;
-        self.idle &= state.idle_bits(cursor, group);
+        let is_settled = self.bits & SETTLED != 0;
+        self.bits &= SETTLED | state.idle_bits(cursor, group, is_settled);
         Some(())
     }
 
@@ -485,7 +508,7 @@ impl Rows {
             rejected_states.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        let row = (row * COLUMNS) as u32 | tuple.idle;
+        let row = (row * COLUMNS) as u32 | tuple.bits;
         self.tuples.reserve(tuple.len);
         self.by_hash.reserve(1);
         self.tuples.extend_from_slice(tuple.states());
@@ -509,7 +532,7 @@ impl Rows {
         let MemberState::Filter(state) = *first else {
             return None;
         };
-        let mut tuple = Tuple::new(filter(state, byte)?);
+        let mut tuple = filter.tuple((filter.after)(state, byte)?);
         let mut states = states.iter();
         for member in members {
             for cursor in member.cursors() {
@@ -542,15 +565,17 @@ impl MemberState {
         (!table.is_special(next)).then_some(MemberState::State(next))
     }
 
-    /// Returns the bits of a cell that this member allows.
-    fn idle_bits(self, cursor: &DfaCursor, group: IdleGroup) -> u32 {
+    /// Returns the bits of a cell that say who is idle, as far as this member allows them.
+    fn idle_bits(self, cursor: &DfaCursor, group: IdleGroup, is_settled: bool) -> u32 {
         let is_idle = match self {
             MemberState::State(state) => cursor.generation.is_start_state(state),
             MemberState::Exhausted | MemberState::Filter(_) => true,
         };
         match group {
             IdleGroup::Tracked if !is_idle => HELD_IDLE,
-            IdleGroup::Held if !is_idle => 0,
+            IdleGroup::Held | IdleGroup::HeldInView if !is_idle => 0,
+            // If the text after the last settled state is dropped, a match that was in progress there goes on.
+            IdleGroup::HeldInView if !is_settled => 0,
             _ => HELD_IDLE | ALL_IDLE,
         }
     }

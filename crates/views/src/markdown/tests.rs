@@ -1006,36 +1006,57 @@ fn emitted(markdown: &mut MarkdownView, text: &[u8], from: usize, tag: Tag) -> V
 }
 
 #[test]
-fn text_that_passes_is_emitted_as_it_arrives_and_may_be_skipped() {
+fn verbatim_text_is_emitted_unchanged_and_may_be_skipped() {
     let mut random = Random::new(17);
     let (mut passed, mut lines) = (0, 0);
+    let mut visits = [0; 16];
     for _ in 0..scale(4_000) {
-        let mut text = markdown_text(&mut random);
+        let mut text = match random.below(2) {
+            0 => markdown_text(&mut random),
+            _ => line_starts(&mut random),
+        };
         text.extend_from_slice(b"word and\nmore words.\n\n(last)\n");
         let mut markdown = MarkdownView::new();
         for from in 0..text.len() {
-            let mut to = from;
+            // The end of the last settled state.
+            let (mut to, mut at) = (from, from);
             let mut state = markdown.verbatim_state();
-            while let Some(after) = state.and_then(|state| state.after(*text.get(to)?)) {
+            assert!(state.is_none_or(VerbatimState::is_settled));
+            while let Some(after) = state.and_then(|state| state.after(*text.get(at)?)) {
+                at += 1;
                 state = Some(after);
-                to += 1;
+                visits[usize::from(after.index())] += 1;
+                assert_eq!(VerbatimState::from_index(after.index()), state);
+                if after.is_settled() {
+                    to = at;
+                } else {
+                    let line = text[from..at].iter().rposition(|&byte| byte == b'\n');
+                    assert_eq!(
+                        to,
+                        line.map_or(from, |feed| from + feed + 1),
+                        "{}",
+                        text.escape_ascii()
+                    );
+                }
             }
             if let (Some(tag), true) = (markdown.last.tag, to > from) {
                 let mut pushed = markdown.clone();
                 let seen = emitted(&mut pushed, &text[from..to], from, tag);
-                let expected = (from..to).map(|at| Seen::Byte {
-                    byte: text[at],
-                    tag,
-                    start: at as u64,
-                    end: at as u64 + 1,
-                    decided: at as u64 + 1,
+                let bytes = seen.iter().map(|one| match *one {
+                    Seen::Byte {
+                        byte,
+                        tag: of,
+                        start,
+                        end,
+                        decided,
+                    } if of == tag => {
+                        assert!(end <= decided && decided <= to as u64);
+                        (byte, start, end)
+                    }
+                    _ => panic!("{one:?} in {}", text.escape_ascii()),
                 });
-                assert_eq!(
-                    seen,
-                    expected.collect::<Vec<_>>(),
-                    "{}",
-                    text.escape_ascii()
-                );
+                let expected = (from..to).map(|at| (text[at], at as u64, at as u64 + 1));
+                assert!(bytes.eq(expected), "{}", text.escape_ascii());
                 let mut skipped = markdown.clone();
                 let chunk = Chunk::verbatim(&text[from..to], from as u64);
                 skipped.advance(chunk, to as u64);
@@ -1056,4 +1077,25 @@ fn text_that_passes_is_emitted_as_it_arrives_and_may_be_skipped() {
         }
     }
     assert!(lines > 100 && passed > lines, "{passed} {lines}");
+    assert!(visits.iter().all(|&count| count > 0), "{visits:?}");
+}
+
+/// Returns lines with the starts that [`VerbatimState`] distinguishes, in items and in blocks of code.
+fn line_starts(random: &mut Random) -> Vec<u8> {
+    let mut text = Vec::new();
+    for _ in 0..1 + random.below(8) {
+        for _ in 0..random.below(6) {
+            let start = random.pick(&[
+                " ", " ", "  ", "    ", "\t", "- ", "* ", "+ ", "-", "*", "_", "+", "1. ", "2) ",
+                "7", "12", ".", "> ", "**",
+            ]);
+            text.extend_from_slice(start.as_bytes());
+        }
+        let rest = random.pick(&[
+            "a", "a b", "", "", "```", "```rs", "~~~", "`a`", "# a", "(a)", "1.5", "a\r",
+        ]);
+        text.extend_from_slice(rest.as_bytes());
+        text.push(b'\n');
+    }
+    text
 }
