@@ -241,7 +241,7 @@ fn detector_bytes(spec: &DetectorSpec) -> usize {
 mod tests {
     use super::*;
     use crate::rule::{
-        Ast, Condition, Count, Named, Pattern, Per, Region, Repetition, UnknownName,
+        Ast, Bound, Condition, Count, Named, Pattern, Per, Region, Repetition, UnknownName,
     };
 
     /// Returns the bytes that a rule with that condition retains of a part of that channel.
@@ -349,6 +349,17 @@ mod tests {
 
         let ast = retained(text, |it| it.ast = Some(Ast::default()));
         assert_eq!(ast, 2 * limits.ast_bytes + fence + quotes);
+    }
+
+    #[test]
+    fn a_limit_reads_a_call_and_its_argument_and_any_other_part_once() {
+        let limit = |channel| {
+            let bytes = retained(channel, |it| it.limit = Some(Bound::default()));
+            bytes - retained(channel, |_| {})
+        };
+        let call = limit(Channel::ToolInput) - buffers::WINDOW_BYTES;
+        assert_eq!(limit(Channel::Text) - buffers::DEFERRED_BYTES, call);
+        assert!(call >= buffers::WINDOW_BYTES);
     }
 
     #[test]

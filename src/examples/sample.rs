@@ -284,6 +284,11 @@ mod tests {
         rule.args = vec!["command".into()];
         assert_eq!(bytes(&rule, Channel::ToolInput), r#"{"command":"x \"y\""}"#);
         assert_eq!(bytes(&rule, Channel::ToolOutput), "x \"y\"");
+        rule.paths = vec!["!src/b.rs".into(), "src/a.rs".into()];
+        assert_eq!(
+            bytes(&rule, Channel::ToolInput),
+            r#"{"file_path":"src/a.rs","command":"x \"y\""}"#
+        );
     }
 
     #[test]

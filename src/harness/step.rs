@@ -327,6 +327,60 @@ mod tests {
     use super::*;
 
     #[test]
+    fn inputs_and_steps_have_the_names_of_the_log() {
+        let inputs = [Input::Sent, Input::End, Input::Cancel, Input::Tick];
+        let names = inputs.map(|input| input.name());
+        assert_eq!(names, ["sent", "end", "cancel", "tick"]);
+        let part = PartId(1);
+        let (call, tool, output) = (String::new(), String::new(), String::new());
+        let open = Step::Open {
+            part,
+            name: String::new(),
+            channel: Channel::Text,
+            tool: None,
+            call: None,
+        };
+        let steps = [
+            open,
+            Step::Named {
+                part,
+                tool: String::new(),
+                call: None,
+            },
+            Step::Forward {
+                part,
+                bytes: Vec::new(),
+            },
+            Step::Hold { part, bytes: 1 },
+            Step::Close {
+                part,
+                replaced: None,
+            },
+            Step::ToolAborted { part, call: None },
+            Step::Retract { part, from: 0 },
+            Step::CancelUpstream,
+            Step::ToolResult {
+                call,
+                tool,
+                output,
+                is_error: false,
+            },
+        ];
+        let names = [
+            "open",
+            "named",
+            "forward",
+            "hold",
+            "close",
+            "tool-aborted",
+            "retract",
+            "cancel-upstream",
+            "tool-result",
+        ];
+        assert_eq!(steps.map(|step| step.name()), names);
+    }
+
+    #[test]
     fn only_an_end_without_an_answer_is_aborted() {
         let aborted = End::Aborted {
             reason: AbortReason::User,

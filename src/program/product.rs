@@ -102,3 +102,42 @@ impl ProductCache {
         self.products.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(index: usize) -> ViewSet {
+        let mut views = ViewSet::default();
+        assert!(views.insert(index));
+        views
+    }
+
+    #[test]
+    fn there_are_few_products_of_a_channel() {
+        let cache = ProductCache::new(true);
+        for index in 0..MAX_PRODUCTS {
+            assert!(cache.get(set(index)).is_some());
+        }
+        assert!(cache.get(set(MAX_PRODUCTS)).is_none());
+        assert!(cache.get(set(0)).is_some());
+        assert!(!ViewSet::default().insert(64));
+    }
+
+    #[test]
+    fn a_product_is_replaced_unless_a_stream_uses_the_one_before_it() {
+        let cache = ProductCache::new(false);
+        let first = cache.get(set(1)).unwrap();
+        let second = cache.replace(set(1), &first).unwrap();
+        assert!(!Arc::ptr_eq(&first, &second));
+        // Another stream still has the first one.
+        assert!(Arc::ptr_eq(
+            &cache.replace(set(1), &first).unwrap(),
+            &second
+        ));
+        assert!(cache.replace(set(1), &second).is_none());
+        drop(first);
+        assert!(cache.replace(set(1), &second).is_some());
+        assert!(cache.replace(set(2), &second).is_none());
+    }
+}

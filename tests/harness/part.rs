@@ -253,6 +253,27 @@ fn a_snapshot_brings_what_was_not_delivered() {
 }
 
 #[test]
+fn a_snapshot_of_redacted_text_is_compared_by_its_length() {
+    let mut rule = Rule::new("t/key", vec![Pattern::literal("key")]);
+    (rule.on, rule.action) = (vec![Channel::Text], Action::Redact);
+    let pack = Pack::builder().rule(rule).build().unwrap();
+    let events = vec![
+        start(0, Channel::Text),
+        delta(0, "a key, "),
+        snapshot(0, "a key, b"),
+        Event::PartEnd { part: PartId(0) },
+    ];
+    let played = play_with(
+        Processor::new(&pack, Hooks::default(), Settings::default()),
+        vec![ScriptedReply::from(events).finish("stop")],
+        &Cancel::default(),
+        |_| {},
+    );
+    assert_eq!(played.published(), "a [redacted], b");
+    assert_eq!(played.processor.counters().mismatches, 0);
+}
+
+#[test]
 fn a_call_that_comes_only_as_a_snapshot_is_judged() {
     let script = ScriptedReply::from(vec![
         start(0, Channel::ToolInput),

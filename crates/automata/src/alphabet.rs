@@ -787,3 +787,17 @@ fn range_at(code_ranges: &[CodeRange], range: &mut usize, code: u32) -> usize {
     }
     *range
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_touch_share_a_bound() {
+        let mut bounds = CodeBounds::new();
+        bounds.add([(5, 6), (7, 8), (100, 100)]);
+        assert_eq!(bounds.len(), [5, 7, 9, 100, 101].len());
+        bounds.add([(7, 8), (6, 99)]);
+        assert_eq!(bounds.len(), [5, 6, 7, 9, 100, 101].len());
+    }
+}

@@ -899,5 +899,6 @@ mod tests {
         assert_eq!(ByteReader::new(&[0x80; 12]).number(), Err(MalformedBytes));
         assert_eq!(ByteReader::new(&[2, b'a']).text(), Err(MalformedBytes));
         assert_eq!(ByteReader::new(&[1, 0xFF]).text(), Err(MalformedBytes));
+        assert_eq!(MalformedBytes.to_string(), "malformed bytes");
     }
 }

@@ -460,6 +460,24 @@ mod tests {
     }
 
     #[test]
+    fn the_trees_of_a_cache_take_bounded_memory() {
+        let limits = PatternLimits {
+            pattern_bytes: 1 << 20,
+            ..PatternLimits::default()
+        };
+        let cache = PatternCache::new(limits);
+        let patterns = (0..6).map(|index| format!("{index}{}", r"\w-".repeat(3_000)));
+        for text in patterns.clone() {
+            let parsed = cache.parse_syntax(&text, false).unwrap();
+            assert!(heap_bytes(&parsed.hir) > 3_000 * 2_000);
+        }
+        let cached = cache.parsed.borrow();
+        let kept = patterns.filter(|text| cached.by_text[0].contains_key(&**text));
+        assert!((1..6).contains(&kept.count()));
+        assert!(cached.bytes > CACHED_BYTES / 2 && cached.bytes <= CACHED_BYTES);
+    }
+
+    #[test]
     fn a_cached_pattern_is_the_parsed_one() {
         let limits = PatternLimits::default();
         let cache = PatternCache::new(limits);

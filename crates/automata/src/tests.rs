@@ -138,6 +138,7 @@ fn first_ends_are_those_of_regex_under_every_cut() {
         (&[r"[a&&b]", "x"], b"abx"),
         (&["\\x00", "a\\x00b"], b"a\0b"),
         (&["é"], b"\xC3\xC3\xA9\xE2\x82"),
+        (&[r"-\B", r"-\b"], b"-\xFF-- -a"),
     ];
     for (patterns, text) in cases {
         check_all_cuts(patterns, text, 1 << 20);
@@ -289,6 +290,22 @@ fn a_pattern_that_wants_every_end_gets_every_end_of_a_match() {
                 [(0, 3), (0, 4), (0, 12), (1, 6)],
                 "{gaps:?}, {automata}"
             );
+        }
+    }
+}
+
+#[test]
+fn a_prefiltered_match_may_end_with_the_text() {
+    for len in 2..=12 {
+        let literal = &"qjxzvkwqyxjz"[..len];
+        let hirs = [pattern::parse(literal, &PatternLimits::default()).unwrap()];
+        let mut matcher = matcher_of(&hirs, 1 << 20, PLANS[0]);
+        matcher.set_prefiltered(1, SimdLevel::best());
+        for before in 0..80 {
+            let text = [".".repeat(before).as_str(), literal].concat();
+            let found = ends(&first_ends(&matcher, text.as_bytes(), &[]));
+            let want = expected(&[oracle(literal)], text.as_bytes());
+            assert_eq!(found, want, "{literal} after {before} bytes");
         }
     }
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::PartId;
 use crate::limits::Limits;
+use crate::rule::{Ast, Bound, Count, DoomLoop, Per, Repetition, Script, UnknownName, Within};
 use ttsr_testing::{Random, in_parts, scale};
 
 const RULES: &str = r#"
@@ -177,4 +178,78 @@ fn bytes_made_on_purpose_are_an_error_or_a_pack_that_can_be_used() {
     });
     let loaded: usize = loaded.into_iter().sum();
     assert!(loaded > 0, "some changes are of texts");
+}
+
+#[test]
+fn only_a_rule_that_no_check_could_refuse_is_plain() {
+    let plain = || {
+        let mut rule = Rule::new("t/r", vec![Pattern::literal("x")]);
+        rule.on = vec![Channel::Text];
+        rule
+    };
+    assert!(is_plain(&plain()));
+    let pattern = || vec![Pattern::literal("y")];
+    let repetition = Repetition {
+        unit_chars: (1, 9),
+        times: 2,
+        near: false,
+        turns: None,
+    };
+    let doom_loop = DoomLoop {
+        times: 2,
+        differing: 0,
+    };
+    type Change<'c> = Box<dyn Fn(&mut Rule) + 'c>;
+    let changes: Vec<Change<'_>> = vec![
+        Box::new(|it| it.condition.any.clear()),
+        Box::new(|it| it.condition.all = pattern()),
+        Box::new(|it| it.condition.sequence = pattern()),
+        Box::new(|it| it.condition.none = pattern()),
+        Box::new(|it| it.condition.within = Some(Within::Lines(2))),
+        Box::new(|it| it.condition.first = Some(0)),
+        Box::new(|it| it.condition.last = Some(0)),
+        Box::new(|it| it.condition.line = true),
+        Box::new(|it| {
+            let (times, per) = (0, Per::Part);
+            it.condition.count = Some(Count { times, per });
+        }),
+        Box::new(|it| it.condition.repetition = Some(repetition)),
+        Box::new(|it| it.condition.leak = true),
+        Box::new(|it| it.condition.limit = Some(Bound::default())),
+        Box::new(|it| it.condition.script = Some(Script::default())),
+        Box::new(|it| it.condition.unknown_name = Some(UnknownName::default())),
+        Box::new(|it| it.condition.doom_loop = Some(doom_loop)),
+        Box::new(|it| it.condition.ast = Some(Ast::default())),
+        Box::new(|it| it.condition.any.push(Pattern::command("ls"))),
+        Box::new(|it| it.id = "no id".into()),
+        Box::new(|it| it.on.clear()),
+        Box::new(|it| it.action = Action::Handoff),
+        Box::new(|it| (it.action, it.on) = (Action::Redact, vec![Channel::Error])),
+        Box::new(|it| it.retry.then = Some(Action::Consult)),
+    ];
+    for (index, change) in changes.into_iter().enumerate() {
+        let mut rule = plain();
+        change(&mut rule);
+        assert!(!is_plain(&rule), "change {index}");
+    }
+}
+
+#[test]
+fn the_layout_of_many_patterns_is_stored() {
+    let rules = (0..200).map(|index| {
+        let pattern = Pattern::regex(format!("w{index}[a-z]*[0-9]+end"));
+        let mut rule = Rule::new(format!("t/r{index}"), vec![pattern]);
+        rule.on = vec![Channel::Text];
+        rule
+    });
+    let pack = rules.fold(Pack::builder(), |builder, rule| builder.rule(rule));
+    let pack = pack.build().unwrap();
+    let again = Pack::from_bytes(&pack.to_bytes()).unwrap();
+    for pack in [pack, again] {
+        let hits = pack
+            .stream()
+            .push(PartId(0), b"w17a3end, w199zz12end")
+            .len();
+        assert_eq!(hits, 2);
+    }
 }

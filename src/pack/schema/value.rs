@@ -69,3 +69,26 @@ impl Serialize for KeyValue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_value_has_a_name_and_some_values_say_nothing() {
+        for (value, name, is_some) in [
+            (KeyValue::Absent, "absent", false),
+            (KeyValue::Flag(false), "flag", false),
+            (KeyValue::Flag(true), "flag", true),
+            (KeyValue::Whole(0), "whole", true),
+            (KeyValue::Decimal(0.0), "decimal", true),
+            (KeyValue::Text(String::new()), "text", true),
+            (KeyValue::List(Vec::new()), "list", false),
+            (KeyValue::texts(["a"]), "list", true),
+            (KeyValue::Table(Vec::new()), "table", true),
+        ] {
+            let found = (value.name(), value.is_some());
+            assert_eq!(found, (name, is_some), "{value:?}");
+        }
+    }
+}

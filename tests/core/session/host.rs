@@ -696,6 +696,7 @@ fn a_turn_screens_texts_as_its_conversation_does() {
     assert_eq!(screened.fallback.as_deref(), Some("p/model"));
     let mut decided = Vec::new();
     for record in &screened.decisions {
+        assert_eq!(record.is_suppressed(), record.suppression.is_some());
         decided.push((record.action, record.suppression));
     }
     decided.sort_by_key(|(action, _)| *action == Action::Abort);
