@@ -278,6 +278,33 @@ impl Table {
         StateId(unsafe { self.cells.get_unchecked(cell) }.load(Ordering::Acquire))
     }
 
+    /// Steps at most [`BLOCK`] bytes, and ORs the bits of each state into `bits`.
+    ///
+    /// # Safety
+    ///
+    /// 1. As of [`next`](Self::next).
+    #[inline(always)]
+    pub(crate) unsafe fn step_bytes(
+        &self,
+        state: StateId,
+        alphabet: &Alphabet,
+        bytes: &[u8],
+        bits: &mut u32,
+    ) -> StateId {
+        if bytes.len() == BLOCK {
+            // SAFETY: 1. by the contract.
+            return unsafe { self.step_block(state, alphabet.block(bytes), bits) };
+        }
+        // PERF: each column of the padding would be one more load that waits for the one before it.
+        bytes.iter().fold(state, |state, &byte| {
+            let column = alphabet.bytes()[usize::from(byte)];
+            // SAFETY: 1. by the contract, for the first byte; for the others the state is that of the step before.
+            let next = unsafe { self.next(state, Column::from(column)) };
+            *bits |= next.bits();
+            next
+        })
+    }
+
     /// Steps a block of columns, and ORs the bits of each state into `bits`. A block shorter than [`BLOCK`] is padded
     /// with `STAY`.
     ///

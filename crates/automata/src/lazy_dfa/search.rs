@@ -179,15 +179,16 @@ impl LazyDfa {
             at = self.push_special(cursor, bytes, at, on);
         }
         while at < bytes.len() {
-            let columns = self.nfa.alphabet.block(&bytes[at..]);
+            let block = &bytes[at..bytes.len().min(at + BLOCK)];
             let table = &cursor.generation.table;
             // Invariant 3: the state may have a sparse row.
             let mut bits = cursor.state.entry_bits();
             // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`).
-            let state = unsafe { table.step_block(cursor.state, columns, &mut bits) };
+            let state =
+                unsafe { table.step_bytes(cursor.state, &self.nfa.alphabet, block, &mut bits) };
             // Search and suffixes move together or not at all (invariant 2): a suffix with a special state declines the
             // block for all.
-            if table.any_special(bits) || !self.push_suffixes(cursor, columns) {
+            if table.any_special(bits) || !self.push_suffixes(cursor, block) {
                 at = self.push_special(cursor, bytes, at, on);
             } else {
                 cursor.state = state;
@@ -204,10 +205,11 @@ impl LazyDfa {
     /// Steps the suffixes over the bytes of a block. Returns false if a state was special; then nothing has changed.
     #[inline]
     #[allow(unsafe_code, reason = "unchecked steps")]
-    fn push_suffixes(&self, cursor: &mut DfaCursor, columns: [u8; BLOCK]) -> bool {
+    fn push_suffixes(&self, cursor: &mut DfaCursor, block: &[u8]) -> bool {
         let Some(extra) = &mut cursor.extra else {
             return true;
         };
+        let columns = self.nfa.alphabet.block(block);
         let DfaCache { table, dead, .. } = &**cursor.generation;
         // SAFETY: 1. both are of this cursor.
         let is_plain = unsafe { extra.try_step_block(table, columns) };
