@@ -167,6 +167,83 @@ fn a_server_tells_its_address_and_ends_when_it_is_asked_to() {
     assert_eq!(lines.next().unwrap().unwrap(), "ttsr: 0 requests, 0 judged");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_server_that_is_asked_to_end_completes_the_reply_that_streams() {
+    let chunk = |content: &str| {
+        let choices =
+            serde_json::json!([{"index": 0, "delta": {"content": content}, "finish_reason": null}]);
+        format!(
+            "data: {}\n\n",
+            serde_json::json!({"id": "c", "choices": choices})
+        )
+    };
+    let (first, second) = (chunk("It is key-"), chunk("1234, all of it."));
+    let last = "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n\
+                data: [DONE]\n\n";
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (go, may_go) = std::sync::mpsc::channel::<()>();
+    let served = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        while reader.read_line(&mut line).unwrap() > 2 {
+            line.clear();
+        }
+        let head =
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(first.as_bytes()).unwrap();
+        may_go.recv().unwrap();
+        stream.write_all((second + last).as_bytes()).unwrap();
+    });
+    let folder = Folder::new();
+    let pack = folder.write("t.toml", PACK);
+    let mut command = ttsr(&["proxy", "--listen", "127.0.0.1:0", "--upstream", &url]);
+    command.args(["--pack", pack.to_str().unwrap()]);
+    let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let listening = lines.next().unwrap().unwrap();
+    let address = listening
+        .strip_prefix("ttsr: listening on http://")
+        .unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"Hello"}]}"#;
+    let request = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    client.write_all(request.as_bytes()).unwrap();
+    let mut reply = BufReader::new(client);
+    let (mut seen, mut line) = (String::new(), String::new());
+    while !seen.contains("It is ") {
+        assert!(reply.read_line(&mut line).unwrap() > 0, "{seen}");
+        seen += &std::mem::take(&mut line);
+    }
+    let asked = Command::new("kill")
+        .arg(server.id().to_string())
+        .status()
+        .unwrap();
+    assert!(asked.success());
+    // The server no longer accepts connections, which tells that it has been asked.
+    while TcpStream::connect(address).is_ok() {
+        thread::yield_now();
+    }
+    assert_eq!(server.try_wait().unwrap(), None, "a reply streams");
+    go.send(()).unwrap();
+    reply.read_to_string(&mut seen).unwrap();
+    served.join().unwrap();
+    assert!(!seen.contains("key-"), "{seen}");
+    assert!(seen.contains("[redacted]"), "{seen}");
+    assert!(seen.contains(", all of it."), "{seen}");
+    assert!(seen.contains("[DONE]"), "{seen}");
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    let summary = lines.last().unwrap().unwrap();
+    assert_eq!(summary, "ttsr: 1 request, 1 judged, 1 redacted");
+}
+
 #[test]
 fn wrong_addresses_are_errors() {
     for (arguments, reason) in [
