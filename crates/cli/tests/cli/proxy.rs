@@ -178,7 +178,7 @@ fn a_server_that_is_asked_to_end_completes_the_reply_that_streams() {
             serde_json::json!({"id": "c", "choices": choices})
         )
     };
-    let (first, second) = (chunk("It is key-"), chunk("1234, all of it."));
+    let (first, second) = (chunk("It is "), chunk("key-") + &chunk("1234, all of it."));
     let last = "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n\
                 data: [DONE]\n\n";
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
