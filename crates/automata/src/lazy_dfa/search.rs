@@ -14,7 +14,7 @@
 //! | loop | file | used for |
 //! |---|---|---|
 //! | `short_input::step_blocks` | `table/short_input.rs` | short input: up to four blocks of four columns (`Table::step_block_with`) in a register |
-//! | `push_scalar` | `lazy_dfa/search.rs` | the blocks of any input, with the same body |
+//! | `push_scalar` | `lazy_dfa/search.rs` | the blocks of any input, with the same body, and its last bytes one by one (`Table::step_bytes`) |
 //! | `push_plain` | `lazy_dfa/search.rs` | characters of a single state, up to a special state or a stop condition |
 //! | `push_symbols` | `lazy_dfa/search.rs` | symbols of any kind, with suffixes, reports and unbuilt states |
 //! | `push_fallback` | `lazy_dfa/fallback.rs` | symbols of a cursor that has left the table |
@@ -36,7 +36,8 @@
 //!    with a full row, or adds the [`entry_bits`](StateId::entry_bits) of the state that it starts from.
 //! 4. A byte that is not ASCII has a column without transitions: it leads to [`Table::unknown`], which is special. So a
 //!    loop over blocks needs no test for it.
-//! 5. A block at the end of the input is padded with the column `STAY`, which leads every state to itself.
+//! 5. In short input and for suffixes, a block at the end of the input is padded with the column `STAY`, which leads every
+//!    state to itself.
 //! 6. While a character is incomplete its bytes are in the decoder, and the state is the one before the character. Only
 //!    `push_symbols` and `push_fallback` step such a cursor.
 //! 7. `Utf8Decoder::advance` or `advance_ascii` is called for the last character that was stepped outside the decoder: stray bytes after it
