@@ -17,9 +17,9 @@
 //! 4. The product is entered only while no search and no match of a condition waits, so text without a match cannot decide
 //!    anything.
 //!
-//! By 1 to 4 a hit is reported in the same call, with the same offsets, as if each delta were read at once: in text that
-//! Markdown buffers, the readers of its output cannot find anything, and those of the unchanged text find nothing by 1. Text may be
-//! released a little later: the product knows where all matchers that hold are idle, not where each of them is.
+//! By 1 to 4 a hit is reported in the same call, with the same offsets, as if each delta were read at once. In text that
+//! Markdown buffers, the readers of its output cannot find anything, and those of the unchanged text find nothing by 1.
+//! Text may be released a little later: the product knows where all matchers that hold are idle, not where each of them is.
 
 use std::sync::Arc;
 
