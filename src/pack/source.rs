@@ -9,6 +9,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::check::Check;
+use super::compiled;
 use super::diagnostic::{Code, Diagnostic, TextCursor, code};
 use crate::limits::Limits;
 
@@ -289,6 +290,11 @@ impl FoundFile {
 
 /// Decodes UTF-8, with or without a byte order mark; a problem names the first invalid byte.
 fn decode(name: &str, mut bytes: Vec<u8>) -> Result<String, Diagnostic> {
+    if compiled::is_compiled(&bytes) {
+        let message = "file is a compiled pack, not a rule file".to_owned();
+        return Err(Diagnostic::from_file(&code::ENCODING, name, message)
+            .with_help("name the rule files that it was compiled from; `--pack` also reads a compiled pack"));
+    }
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         let message = "file is UTF-16, rule files are UTF-8".to_owned();
         return Err(Diagnostic::from_file(&code::ENCODING, name, message)

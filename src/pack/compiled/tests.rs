@@ -253,3 +253,13 @@ fn the_layout_of_many_patterns_is_stored() {
         assert_eq!(hits, 2);
     }
 }
+
+#[test]
+fn a_compiled_pack_in_place_of_a_rule_file_is_named() {
+    let folder = ttsr_testing::Folder::new();
+    let bytes = Pack::builtin("std/secrets").unwrap().to_bytes();
+    let path = folder.write("secrets.pack", bytes);
+    let error = Pack::builder().file(path).build().unwrap_err();
+    let message = error.diagnostics()[0].message();
+    assert_eq!(message, "file is a compiled pack, not a rule file");
+}

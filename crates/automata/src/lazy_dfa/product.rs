@@ -17,8 +17,8 @@
 //! # Invariants
 //!
 //! 1. Row 0 has no transitions: all of its cells are 0. It stands for "no transition", and steps from it stay in it.
-//! 2. A cell holds 0 or the offset of the only row that its transition leads to. [`Product::build`] may store 0 again
-//!    where it cannot build the transition now: a reader of 0 declines. The tuple of a row never changes.
+//! 2. A cell holds 0 or the offset of the only row that its transition leads to. Only [`Product::build`] changes it, once.
+//!    The tuple of a row never changes.
 //! 3. A transition of a row is the transition of each state of its tuple. It is built from tables of the generations in
 //!    `generations` alone: a cursor of another generation enters no state.
 //! 4. Stepping takes no lock. Entering and leaving the product reads `tuples` and `by_hash` under a lock that readers share;
@@ -256,16 +256,16 @@ impl Product {
     #[must_use]
     pub fn step(&self, from: ProductState, text: &[u8]) -> Option<ProductStep> {
         // Row 0 leads to itself, so the loop needs no test for it.
-        self.step_with(from, text, |_, _| 0)
+        self.step_with(from, text, |_, _| None)
     }
 
-    /// Steps a text. `missing` returns the row of a transition that is not built, or 0.
+    /// Steps a text. `missing` builds a transition that is missing and returns its row, or `None` if it cannot.
     #[inline(always)]
     fn step_with(
         &self,
         from: ProductState,
         text: &[u8],
-        mut missing: impl FnMut(u32, u8) -> u32,
+        mut missing: impl FnMut(u32, u8) -> Option<u32>,
     ) -> Option<ProductStep> {
         // One test for the whole text instead of one for each byte: a byte that is not ASCII leads to the cell of
         // another character, whose row is thrown away here.
@@ -274,7 +274,7 @@ impl Product {
         for (at, &byte) in text.iter().enumerate() {
             bits |= byte;
             state = match self.next(state, byte) {
-                0 => missing(state, byte),
+                0 => missing(state, byte).unwrap_or(0),
                 next => next,
             };
             idle.record(state, at + 1);
@@ -308,10 +308,10 @@ impl Product {
         self.step_with(from, text, |state, byte| {
             let tuple = rows.successor(members, state, byte, self.filter);
             let row = tuple.and_then(|tuple| rows.add(members, &tuple, &self.rejected_states));
-            let next = row.unwrap_or(0);
+            let next = row?;
             // A reader that still sees 0 declines. Nothing else is published through cells.
             self.cells[cell(state, byte)].store(next, Ordering::Release);
-            next
+            Some(next)
         })
     }
 
