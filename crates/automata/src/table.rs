@@ -295,7 +295,8 @@ impl Table {
             // SAFETY: 1. by the contract.
             return unsafe { self.step_block(state, alphabet.block(bytes), bits) };
         }
-        // PERF: each column of the padding would be one more load that waits for the one before it.
+        // PERF: each column of the padding would be one more load that waits for the one before it. With padding a delta of
+        // 64 bytes takes 68 ns instead of 61 (ten rules, `cargo bench --all-features --bench versus`).
         bytes.iter().fold(state, |state, &byte| {
             let column = alphabet.bytes()[usize::from(byte)];
             // SAFETY: 1. by the contract, for the first byte; for the others the state is that of the step before.
