@@ -7,11 +7,13 @@
 //!    the two occurrences.
 //! 3. It is kept as long as every byte equals the byte one period before it. At most two periods are tracked at a time,
 //!    because shorter ones come and go inside a unit.
-//! 4. Once it has held for a whole unit, the text is scanned backwards to the start of the repetition. The start is
-//!    therefore exact, wherever the period was proposed, and the cost of a byte is constant.
+//! 4. Once it has held for a whole unit and for `least_held` bytes, the text is scanned backwards to the start of the
+//!    repetition. The start is therefore exact, wherever the period was proposed, and the cost of a byte is constant.
 //!
 //! A unit occurs at least three times before the limit. A period is proposed within two grams after the second
-//! occurrence begins, and has held for a unit before the third one ends, so samples delay no detection.
+//! occurrence begins, and has held for a unit before the third one ends, so samples delay no detection. Nor does
+//! `least_held`, which is chosen so that every period has held for as long at its limit (see [`least_held`]). It lets a
+//! caller keep text and have it read later: nothing is reported within as many bytes after a text without a period.
 //!
 //! Text is copied to the window in blocks of up to 256 bytes before it is read, so at least the last
 //! `WINDOW - 256` bytes are there at each position. A scan goes back no farther, however the text is cut.
@@ -29,9 +31,13 @@ pub(crate) const UNIT_BYTES: usize = WINDOW / 4;
 const BLOCK: usize = 256;
 /// The number of bytes that must recur for their distance to be proposed.
 pub const GRAM: usize = 16;
+/// The bound of [`least_held`]: that of the default limits. A caller keeps no more text.
+const MOST_HELD: usize = 128;
+/// The most bytes that [`RepetitionDetector::skip`] reads at once: a bit of a word for each.
+const STRETCH: usize = 64;
 /// The slots of the table of samples, and those with which a short text begins.
-const SLOTS: usize = 8 << 10;
-const FIRST_SLOTS: usize = 512;
+const SLOTS: usize = 4 << 10;
+const FIRST_SLOTS: usize = 256;
 /// The bytes of text after which the table gets all of its slots.
 const FIRST_BYTES: u64 = 1 << 10;
 
@@ -76,9 +82,12 @@ pub struct RepetitionDetector {
     len: u64,
     /// The number of bytes since the last blank or control character.
     run: usize,
-    /// A hash table of the grams before samples: the position of the last sample in each slot; 0 for none.
-    samples: Vec<u32>,
+    /// A hash table of the grams before samples: the positions of the last two samples in each slot; 0 for none. With one
+    /// position, two grams of a unit that share a slot would replace each other for ever.
+    slots: Vec<[u32; 2]>,
     periods: [Period; 2],
+    /// The fewest bytes for which a period that is reported has held since it was proposed.
+    least_held: usize,
     is_found: bool,
 }
 
@@ -106,8 +115,9 @@ impl RepetitionDetector {
             kept: 0,
             len: 0,
             run: 0,
-            samples: Vec::new(),
+            slots: Vec::new(),
             periods: [Period::default(); 2],
+            least_held: least_held(&limits),
             is_found: false,
         }
     }
@@ -122,17 +132,26 @@ impl RepetitionDetector {
         if self.is_found {
             return usize::MAX;
         }
-        // A period that is proposed at the next byte must hold for a gram before it can be reported.
+        // A period that is proposed at the next byte must hold for as long before it can be reported.
+        let most = self.least_held;
         let tracked = self.periods.iter().filter(|period| period.distance != 0);
         let quiet = tracked.map(|period| {
-            let unknown = period.distance.max(GRAM).saturating_sub(period.held);
+            let unknown = self
+                .needed_held(period.distance)
+                .saturating_sub(period.held);
             match unknown {
                 // The start is known: the byte with which the text reaches the limit is reported.
-                0 => period.limit.saturating_sub(self.len + 1).min(GRAM as u64) as usize,
+                0 => period.limit.saturating_sub(self.len + 1).min(most as u64) as usize,
                 _ => unknown - 1,
             }
         });
-        quiet.fold(GRAM, usize::min)
+        quiet.fold(most, usize::min)
+    }
+
+    /// Returns the number of bytes for which a period must have held since it was proposed before it is reported.
+    #[inline]
+    fn needed_held(&self, distance: usize) -> usize {
+        distance.max(self.least_held)
     }
 
     /// Returns the byte at `index`, one of the last [`WINDOW`] bytes.
@@ -167,20 +186,23 @@ impl RepetitionDetector {
         }
     }
 
-    /// Reads bytes while no period is tracked. Returns their number, up to the first one that proposes a period.
+    /// Reads at most [`STRETCH`] bytes while no period is tracked. Returns the number of bytes that were read, up to the
+    /// first one that proposes a period.
     #[inline]
     fn skip(&mut self, bytes: &[u8]) -> usize {
+        let bytes = &bytes[..bytes.len().min(STRETCH)];
+        let blanks = blank_mask(bytes);
         let (start, mut at) = (self.len, 0);
         while at < bytes.len() {
             // Samples are after a blank, or every `GRAM` bytes in text without blanks.
-            let solid = leading_solid(&bytes[at..]);
+            let solid = (blanks >> at).trailing_zeros() as usize;
             let dense = GRAM.saturating_sub(self.run).max(1);
-            if solid >= dense {
+            if solid.min(bytes.len() - at) >= dense {
                 (at, self.run) = (at + dense, self.run + dense);
             } else if at + solid < bytes.len() {
                 (at, self.run) = (at + solid + 1, 0);
             } else {
-                self.run += solid;
+                self.run += bytes.len() - at;
                 break;
             }
             self.len = start + at as u64;
@@ -220,18 +242,20 @@ impl RepetitionDetector {
         if self.len < GRAM as u64 {
             return 0;
         }
-        self.make_slots();
+        if self.slots.is_empty() || self.slots.len() < SLOTS && self.len > FIRST_BYTES {
+            self.resize();
+        }
         let gram = self.gram(self.len);
-        let first = first_slot(gram, self.samples.len());
-        let [one, other] = [first, first + 1].map(|slot| self.samples[slot]);
-        for (slot, sample) in [(first, one), (first + 1, other)] {
+        let at = slot_of(gram, self.slots.len());
+        let [one, other] = self.slots[at];
+        for (index, sample) in [one, other].into_iter().enumerate() {
             let distance = self.distance_to(sample);
             if distance != 0 && self.gram(self.len - distance as u64) == gram {
-                self.samples[slot] = self.len as u32;
+                self.slots[at][index] = self.len as u32;
                 return distance;
             }
         }
-        self.samples[first + usize::from(one > other)] = self.len as u32;
+        self.slots[at][usize::from(one > other)] = self.len as u32;
         0
     }
 
@@ -260,28 +284,21 @@ impl RepetitionDetector {
     }
 
     /// Makes the table of samples, or enlarges it once the text is longer than most.
-    #[inline]
-    fn make_slots(&mut self) {
-        let wanted = if self.len <= FIRST_BYTES {
+    // The text alone decides when the table grows and what is in it, so its cuts make no difference.
+    #[cold]
+    fn resize(&mut self) {
+        let len = if self.len <= FIRST_BYTES {
             FIRST_SLOTS
         } else {
             SLOTS
         };
-        if self.samples.len() != wanted {
-            self.resize(wanted);
-        }
-    }
-
-    // The text alone decides when the table grows and what is in it, so its cuts make no difference.
-    #[cold]
-    fn resize(&mut self, slots: usize) {
-        let mut known = std::mem::replace(&mut self.samples, vec![0; slots]);
+        let mut known = std::mem::replace(&mut self.slots, vec![[0; 2]; len]).concat();
         known.sort_unstable();
         for end in known.into_iter().filter(|end| *end != 0) {
             // The table grows while the whole text is in the window.
-            let first = first_slot(self.gram(end.into()), slots);
-            let older = first + usize::from(self.samples[first] > self.samples[first + 1]);
-            self.samples[older] = end;
+            let at = slot_of(self.gram(end.into()), len);
+            let [one, other] = self.slots[at];
+            self.slots[at][usize::from(one > other)] = end;
         }
     }
 
@@ -311,11 +328,12 @@ impl RepetitionDetector {
         }
         let held = period.held + 1;
         self.periods[at].held = held;
-        if held == period.distance.max(GRAM) {
+        let needed = self.needed_held(period.distance);
+        if held == needed {
             self.look_back(at);
         }
         let period = self.periods[at];
-        let is_known = held >= period.distance.max(GRAM);
+        let is_known = held >= needed;
         (is_known && self.len >= period.limit).then_some(period.start + period.distance as u64)
     }
 
@@ -417,42 +435,60 @@ impl Detector for RepetitionDetector {
     fn finish(&mut self, _: u64, _: &mut dyn FnMut(Detection)) {}
 }
 
+/// Returns the fewest bytes for which a period has held when its text reaches the limit, at most [`MOST_HELD`].
+///
+/// A text with a unit of `d` bytes reaches the limit after `max(3 d, chars)` bytes at the earliest, and its period is
+/// proposed after at most `d + 2 GRAM`. The difference is least where both terms of the maximum are equal:
+/// `2 / 3 chars - 2 GRAM`. With fewer than three times it may be less than a unit.
+fn least_held(limits: &RepetitionLimits) -> usize {
+    let chars = limits.chars.min(limits.regular_chars);
+    match limits.times.min(limits.regular_times) {
+        0..3 => GRAM,
+        _ => (2 * chars / 3)
+            .saturating_sub(2 * GRAM)
+            .clamp(GRAM, MOST_HELD),
+    }
+}
+
 /// Returns true for blanks and control characters.
 fn is_blank(byte: u8) -> bool {
     byte <= b' '
 }
 
-/// Returns the number of bytes before the first blank or control character.
+/// Returns a mask of the blanks and control characters in at most [`STRETCH`] bytes: bit `n` stands for byte `n`.
 #[inline]
-fn leading_solid(bytes: &[u8]) -> usize {
+fn blank_mask(bytes: &[u8]) -> u64 {
     const ONES: u64 = u64::MAX / 255;
+    let in_word = |word: u64| {
+        // The high bit of a byte is set if the byte is 0x21 or more. No sum carries into the next byte.
+        let solid = ((word & (ONES * 0x7F)) + ONES * 0x5F) | word;
+        // Moves the eight high bits to the highest byte.
+        ((!solid >> 7 & ONES).wrapping_mul(0x0102_0408_1020_4080)) >> 56
+    };
     let mut words = bytes.chunks_exact(8);
-    let mut solid = 0;
+    let mut mask = 0;
+    let mut shift = 0;
     for word in &mut words {
         let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
-        // The high bit of a byte is set if the byte is below 0x21. A borrow can only set it wrongly above the first
-        // such byte.
-        let blanks = word.wrapping_sub(ONES * 0x21) & !word & (ONES * 0x80);
-        if blanks != 0 {
-            return solid + blanks.trailing_zeros() as usize / 8;
-        }
-        solid += 8;
+        mask |= in_word(word) << shift;
+        shift += 8;
     }
     let rest = words.remainder();
-    solid
-        + rest
-            .iter()
-            .position(|&byte| is_blank(byte))
-            .unwrap_or(rest.len())
+    if !rest.is_empty() {
+        // Padded with a byte that is no blank.
+        let mut word = [b'x'; 8];
+        word[..rest.len()].copy_from_slice(rest);
+        mask |= in_word(u64::from_le_bytes(word)) << shift;
+    }
+    mask
 }
 
-/// Returns the first of the two slots of a gram. With one slot, two grams of a unit that share it would replace each
-/// other for ever.
-fn first_slot(gram: u128, slots: usize) -> usize {
+/// Returns the slot of a gram in a table of `slots`, a power of two.
+fn slot_of(gram: u128, slots: usize) -> usize {
     let folded = (gram as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
         ^ ((gram >> 64) as u64).wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
     let hash = (folded ^ folded >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 32;
-    hash as usize & (slots - 1) & !1
+    hash as usize & (slots - 1)
 }
 
 fn is_continuation(byte: u8) -> bool {

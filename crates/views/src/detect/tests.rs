@@ -147,24 +147,42 @@ fn naive_cycle(text: &[u8], limits: &RepetitionLimits) -> Option<Detection> {
 
 #[test]
 fn circles_are_found_where_they_are() {
+    find_circles(0xC1C1E, &CYCLES, 200);
+}
+
+/// With these limits a period must hold for 128 bytes before it is reported, which must delay no detection.
+#[test]
+fn long_circles_are_found_where_they_are() {
+    let limits = RepetitionLimits {
+        unit_chars: (1, 100),
+        regular_times: 6,
+        regular_chars: 300,
+        ..RepetitionLimits::default()
+    };
+    find_circles(0x10C1C1E, &limits, 800);
+}
+
+/// Compares the detector with the model, on texts with repetitions of up to `most` bytes.
+fn find_circles(seed: u64, limits: &RepetitionLimits, most: usize) {
     const PARTS: [&str; 14] = [
         "a", "b", "ab", "word ", "é", "the cat ", "\n", "- item\n", "x = 1;\n", "---", "0", "ha",
         "! ", "😀",
     ];
-    let mut random = Random::new(0xC1C1E);
+    let mut random = Random::new(seed);
     let (mut cases, mut hits, mut late) = (0, 0, 0u64);
     let mut texts = 0u64;
     while cases < scale(200_000) as u64 {
         let mut text = glue(&mut random, &PARTS, 12);
         for _ in 0..random.below(3) {
-            let unit = glue(&mut random, &PARTS, 6);
-            let times = random.below(1 + 200 / unit.len().clamp(1, 100));
+            let parts = 1 + random.below(most / 32);
+            let unit = glue(&mut random, &PARTS, parts);
+            let times = random.below(1 + most / unit.len().clamp(1, most / 2));
             (0..times).for_each(|_| text.extend(&unit));
             text.extend(glue(&mut random, &PARTS, 4));
         }
-        let run = |cuts: &[usize]| found_in(RepetitionDetector::new(CYCLES), &text, cuts);
+        let run = |cuts: &[usize]| found_in(RepetitionDetector::new(*limits), &text, cuts);
         let (found, count) = under_every_cut(&mut random, &text, run);
-        let model = naive_cycle(&text, &CYCLES);
+        let model = naive_cycle(&text, limits);
         texts += 1;
         cases += count;
         hits += u64::from(!found.is_empty());
@@ -827,7 +845,6 @@ fn the_bytes_that_each_detector_reads_are_printed() {
 
 #[test]
 fn repetition_is_not_found_within_the_bytes_that_are_quiet() {
-    let mut random = Random::new(23);
     let limits = RepetitionLimits {
         unit_chars: (1, 400),
         times: 3,
@@ -835,27 +852,44 @@ fn repetition_is_not_found_within_the_bytes_that_are_quiet() {
         regular_times: 4,
         regular_chars: 48,
     };
+    continue_quiet_texts(23, limits, 160);
+    let limits = RepetitionLimits {
+        times: 3,
+        regular_times: 4,
+        regular_chars: 300,
+        ..RepetitionLimits::default()
+    };
+    continue_quiet_texts(24, limits, 500);
+}
+
+/// Reads texts of at least `len` bytes in part, and continues each over the bytes within which nothing is reported.
+fn continue_quiet_texts(seed: u64, limits: RepetitionLimits, len: usize) {
+    let mut random = Random::new(seed);
     let (mut found, mut found_next) = (0, 0);
     for _ in 0..scale(20_000) {
         let mut detector = RepetitionDetector::new(limits);
-        let mut text: Vec<u8> = Vec::new();
+        let (mut text, mut units): (Vec<u8>, Vec<usize>) = Default::default();
         // Units that repeat for a while, so that periods come and go.
-        while text.len() < 160 {
+        while text.len() < len {
             let unit: Vec<u8> = (0..1 + random.below(24))
                 .map(|_| random.pick(b"abcdef  ,"))
                 .collect();
-            let times = 1 + random.below(3);
+            let times = 1 + random.below(len / 50);
+            units.push(unit.len());
             text.extend(unit.repeat(times));
         }
-        let at = 20 + random.below(120);
+        let at = 20 + random.below(len - 40);
         let mut is_found = false;
         detector.push(Chunk::verbatim(&text[..at], 0), &mut |_| is_found = true);
         if is_found {
             continue;
         }
         let quiet = detector.bytes_until_report();
-        // The text continues with a period, which is the most that can be found.
-        let period = 1 + random.below(at / 2);
+        // The text continues with a period, which is the most that can be found: any, or that of one of its units.
+        let period = match random.below(2) {
+            0 => 1 + random.below(at / 2),
+            _ => random.pick(&units).min(at),
+        };
         let rest: Vec<u8> = (0..=quiet)
             .map(|index| text[at - period + index % period])
             .collect();
