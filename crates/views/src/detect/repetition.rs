@@ -237,48 +237,54 @@ impl RepetitionDetector {
 
     /// Records a sample at the end of the text. Returns the distance to the previous sample with the same gram; 0 if
     /// there is none.
-    #[inline]
+    #[inline(always)]
     fn sample(&mut self) -> usize {
         if self.len < GRAM as u64 {
             return 0;
         }
-        if self.slots.is_empty() || self.slots.len() < SLOTS && self.len > FIRST_BYTES {
+        if self.slots.len() != SLOTS && (self.slots.is_empty() || self.len > FIRST_BYTES) {
             self.resize();
         }
         let gram = self.gram(self.len);
+        let end = self.len as u32;
+        // No gram lies before the start of the text.
+        let farthest = (self.len - GRAM as u64).min(UNIT_BYTES as u64) as u32;
         let at = slot_of(gram, self.slots.len());
-        let [one, other] = self.slots[at];
-        for (index, sample) in [one, other].into_iter().enumerate() {
-            let distance = self.distance_to(sample);
-            if distance != 0 && self.gram(self.len - distance as u64) == gram {
-                self.slots[at][index] = self.len as u32;
-                return distance;
-            }
+        let slot = &mut self.slots[at];
+        let distances = slot.map(|sample| end.wrapping_sub(sample));
+        // PERF: most slots hold samples that are too far away.
+        if distances.iter().any(|distance| *distance <= farthest) {
+            return self.sample_near(at, gram, distances, farthest);
         }
-        self.slots[at][usize::from(one > other)] = self.len as u32;
+        slot[usize::from(slot[0] > slot[1])] = end;
         0
     }
 
-    /// Returns the distance to the sample at that position; 0 if there is no sample, or it is farther than the longest unit.
-    #[inline]
-    fn distance_to(&self, sample: u32) -> usize {
-        let distance = (self.len as u32).wrapping_sub(sample) as usize;
-        let is_near =
-            sample != 0 && distance <= UNIT_BYTES && distance as u64 + GRAM as u64 <= self.len;
-        if is_near { distance } else { 0 }
+    /// As [`sample`](Self::sample), where a sample in the slot is near enough.
+    #[inline(never)]
+    fn sample_near(&mut self, at: usize, gram: u128, distances: [u32; 2], farthest: u32) -> usize {
+        let is_equal = |distance: &u32| {
+            *distance <= farthest && self.gram(self.len - u64::from(*distance)) == gram
+        };
+        let equal = distances.iter().position(is_equal);
+        let slot = &mut self.slots[at];
+        slot[equal.unwrap_or(usize::from(slot[0] > slot[1]))] = self.len as u32;
+        equal.map_or(0, |index| distances[index] as usize)
     }
 
     /// Returns the [`GRAM`] bytes that end at `end`, which are in the window.
-    #[inline]
+    #[inline(always)]
     fn gram(&self, end: u64) -> u128 {
         let at = (end - GRAM as u64) as usize & (WINDOW - 1);
-        if let Some(gram) = self
-            .text
-            .get(at..at + GRAM)
-            .and_then(|gram| gram.first_chunk())
-        {
-            return u128::from_le_bytes(*gram);
+        match self.text[at..].first_chunk() {
+            Some(gram) => u128::from_le_bytes(*gram),
+            None => self.gram_around(end),
         }
+    }
+
+    /// As [`gram`](Self::gram), for a gram that begins at the end of the ring and ends at its start.
+    #[cold]
+    fn gram_around(&self, end: u64) -> u128 {
         let bytes = std::array::from_fn(|index| self.byte(end - (GRAM - index) as u64));
         u128::from_le_bytes(bytes)
     }
@@ -484,11 +490,12 @@ fn blank_mask(bytes: &[u8]) -> u64 {
 }
 
 /// Returns the slot of a gram in a table of `slots`, a power of two.
+#[inline(always)]
 fn slot_of(gram: u128, slots: usize) -> usize {
-    let folded = (gram as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
-        ^ ((gram >> 64) as u64).wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
-    let hash = (folded ^ folded >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 32;
-    hash as usize & (slots - 1)
+    // The highest bits of a product depend on all bits of its factors.
+    let low = (gram as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let high = ((gram >> 64) as u64).wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
+    ((low ^ high) >> 40) as usize & (slots - 1)
 }
 
 fn is_continuation(byte: u8) -> bool {
