@@ -13,6 +13,9 @@ use crate::verdict::{PartId, RuleId};
 /// The least capacity of the buffer of a part that has text, in bytes: deltas are short.
 const FIRST_BYTES: usize = 64;
 
+/// The least capacity of the buffer with all bytes of a part, in bytes.
+const FIRST_DELIVERED_BYTES: usize = 256;
+
 /// The text of one part that the host has not taken.
 #[derive(Debug)]
 pub(super) struct PartText {
@@ -68,7 +71,7 @@ impl PartText {
         }
         if let Some(delivered) = &mut self.delivered {
             if delivered.capacity() == 0 {
-                delivered.reserve(FIRST_BYTES);
+                delivered.reserve(FIRST_DELIVERED_BYTES);
             }
             delivered.extend_from_slice(bytes);
         }

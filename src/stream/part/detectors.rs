@@ -114,9 +114,9 @@ impl DetectorReader {
     /// Returns a number of bytes within which the detector cannot report, whatever they are. 0 if it does not tell.
     pub(super) fn bytes_until_report(&self) -> usize {
         match &self.machine {
-            _ if self.is_fresh => 0,
             _ if !self.reads => usize::MAX,
             DetectorMachine::Repetition(repetition) => repetition.bytes_until_report(),
+            _ if self.is_fresh => 0,
             DetectorMachine::NearDuplicate(_)
             | DetectorMachine::Leak(_)
             | DetectorMachine::Script(_)

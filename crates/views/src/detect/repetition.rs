@@ -35,11 +35,8 @@ pub const GRAM: usize = 16;
 const MOST_HELD: usize = 128;
 /// The most bytes that [`RepetitionDetector::skip`] reads at once: a bit of a word for each.
 const STRETCH: usize = 64;
-/// The slots of the table of samples, and those with which a short text begins.
-const SLOTS: usize = 4 << 10;
-const FIRST_SLOTS: usize = 256;
-/// The bytes of text after which the table gets all of its slots.
-const FIRST_BYTES: u64 = 1 << 10;
+/// The sizes of the table of samples: a length of text in bytes, and the slots up to that length.
+const TABLES: [(u64, usize); 3] = [(256, 64), (4 << 10, 512), (u64::MAX, 4 << 10)];
 
 /// The limits above which repetition is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +82,8 @@ pub struct RepetitionDetector {
     /// A hash table of the grams before samples: the positions of the last two samples in each slot; 0 for none. With one
     /// position, two grams of a unit that share a slot would replace each other for ever.
     slots: Vec<[u32; 2]>,
+    /// The length of text after which the table grows.
+    grows_after: u64,
     periods: [Period; 2],
     /// The fewest bytes for which a period that is reported has held since it was proposed.
     least_held: usize,
@@ -116,6 +115,7 @@ impl RepetitionDetector {
             len: 0,
             run: 0,
             slots: Vec::new(),
+            grows_after: 0,
             periods: [Period::default(); 2],
             least_held: least_held(&limits),
             is_found: false,
@@ -242,7 +242,7 @@ impl RepetitionDetector {
         if self.len < GRAM as u64 {
             return 0;
         }
-        if self.slots.len() != SLOTS && (self.slots.is_empty() || self.len > FIRST_BYTES) {
+        if self.len > self.grows_after {
             self.resize();
         }
         let gram = self.gram(self.len);
@@ -289,22 +289,22 @@ impl RepetitionDetector {
         u128::from_le_bytes(bytes)
     }
 
-    /// Makes the table of samples, or enlarges it once the text is longer than most.
+    /// Makes the table of samples, or enlarges it: most texts are short and need few slots.
     // The text alone decides when the table grows and what is in it, so its cuts make no difference.
     #[cold]
     fn resize(&mut self) {
-        let len = if self.len <= FIRST_BYTES {
-            FIRST_SLOTS
-        } else {
-            SLOTS
-        };
-        let mut known = std::mem::replace(&mut self.slots, vec![[0; 2]; len]).concat();
-        known.sort_unstable();
-        for end in known.into_iter().filter(|end| *end != 0) {
+        let fitting = TABLES.iter().find(|(bytes, _)| self.len <= *bytes);
+        let &(bytes, slots) = fitting.unwrap_or(&TABLES[TABLES.len() - 1]);
+        self.grows_after = bytes;
+        let known = std::mem::replace(&mut self.slots, vec![[0; 2]; slots]);
+        for &end in known.as_flattened().iter().filter(|end| **end != 0) {
             // The table grows while the whole text is in the window.
-            let at = slot_of(self.gram(end.into()), len);
+            let at = slot_of(self.gram(end.into()), slots);
             let [one, other] = self.slots[at];
-            self.slots[at][usize::from(one > other)] = end;
+            // The later two of those that share a slot remain.
+            if end > one.min(other) {
+                self.slots[at][usize::from(one > other)] = end;
+            }
         }
     }
 
