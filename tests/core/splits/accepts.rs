@@ -14,7 +14,7 @@ use ttsr_testing::{Random, scale};
 
 /// A pack costs as much as a hundred texts: more texts per pack give more pairs in the same time. With fewer packs, not
 /// every key of the language would hit.
-const PACKS: usize = 600;
+const PACKS: usize = 400;
 const TEXTS: usize = 160;
 
 /// The parts of the language that a full run must hit.
