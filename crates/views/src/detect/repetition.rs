@@ -12,8 +12,8 @@
 //!
 //! A unit occurs at least three times before the limit. A period is proposed within two grams after the second
 //! occurrence begins, and has held for a unit before the third one ends, so samples delay no detection. Nor does
-//! `least_held`, which is chosen so that every period has held for as long at its limit (see [`least_held`]). It lets a
-//! caller keep text and have it read later: nothing is reported within as many bytes after a text without a period.
+//! `least_held`: it is at most the number of bytes for which any period has held at its limit. It lets a caller keep text
+//! and have it read later, because nothing is reported within as many bytes after a text in which no period is tracked.
 //!
 //! Text is copied to the window in blocks of up to 256 bytes before it is read, so at least the last
 //! `WINDOW - 256` bytes are there at each position. A scan goes back no farther, however the text is cut.
