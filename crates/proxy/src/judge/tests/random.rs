@@ -92,7 +92,7 @@ fn decisions_and_texts_are_those_of_a_conversation_and_every_end_is_legal() {
     let packs = packs();
     let mut random = Random::new(23);
     let (mut cuts, mut edits) = (0, 0);
-    for number in 0..scale(20_000) {
+    for number in 0..scale(10_000) {
         let pieces: Vec<OwnedPiece> = (0..1 + random.below(4))
             .map(|_| match random.below(3) {
                 0 => OwnedPiece::Text(deltas(&mut random, false)),

@@ -322,7 +322,7 @@ fn random_attempts_become_one_legal_reply() {
     let packs = sets.map(pack_of_rules);
     let mut random = Random::new(41);
     let (mut splices, mut blocks) = (0, 0);
-    for number in 0..scale(8_000) {
+    for number in 0..scale(5_000) {
         let texts: Vec<Vec<String>> = (0..4)
             .map(|_| {
                 (0..random.below(5))
