@@ -31,7 +31,7 @@ pub(crate) const UNIT_BYTES: usize = WINDOW / 4;
 const BLOCK: usize = 256;
 /// The number of bytes that must recur for their distance to be proposed.
 pub const GRAM: usize = 16;
-/// The bound of [`least_held`]: that of the default limits. A caller keeps no more text.
+/// The bound of [`least_held`]: its result for the default limits.
 const MOST_HELD: usize = 128;
 /// The most bytes that [`RepetitionDetector::skip`] reads at once: a bit of a word for each.
 const STRETCH: usize = 64;
@@ -294,7 +294,7 @@ impl RepetitionDetector {
     #[cold]
     fn resize(&mut self) {
         let fitting = TABLES.iter().find(|(bytes, _)| self.len <= *bytes);
-        let &(bytes, slots) = fitting.unwrap_or(&TABLES[TABLES.len() - 1]);
+        let &(bytes, slots) = fitting.expect("the last table is for any length");
         self.grows_after = bytes;
         let known = std::mem::replace(&mut self.slots, vec![[0; 2]; slots]);
         for &end in known.as_flattened().iter().filter(|end| **end != 0) {
