@@ -7,6 +7,8 @@ pub(super) const WINDOW: usize = 256;
 
 /// The last bytes of a haystack: at least [`WINDOW`] of them, or all if there are fewer.
 #[derive(Clone, Debug, Default)]
+// In the order of the source: a delta does not touch the last field.
+#[repr(C)]
 pub(super) struct Window {
     /// The buffer, of which the first `len` bytes are used. Allocated with the first byte.
     bytes: Option<Box<[u8; CAPACITY]>>,

@@ -167,6 +167,8 @@ struct Automaton {
 
 /// The search state of one haystack.
 #[derive(Clone, Debug)]
+// In the order of the source: the fast path reads all but the last word.
+#[repr(C)]
 pub struct Cursor {
     // Not boxed: nearly every matcher has one automaton, and its cursor is then read without an indirection.
     first: lazy_dfa::DfaCursor,
