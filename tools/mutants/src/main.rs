@@ -17,6 +17,7 @@ mod write;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -38,6 +39,8 @@ struct Options {
     jobs: usize,
     /// Time limit for the tests of one mutant, in seconds.
     budget: f64,
+    /// Maximum time of a test; longer ones are left out.
+    longest: Duration,
     /// Number of mutants drawn from each module; `None` for all.
     sample: Option<usize>,
     /// Selects another sample.
@@ -60,6 +63,7 @@ impl Options {
             tests: Vec::new(),
             jobs: 2,
             budget: f64::INFINITY,
+            longest: measure::LONGEST,
             sample: None,
             seed: 1,
             date: "an unknown date".into(),
@@ -80,6 +84,7 @@ impl Options {
                 "--test" => options.tests.push(value()?),
                 "--jobs" => options.jobs = value()?.parse()?,
                 "--budget" => options.budget = value()?.parse()?,
+                "--longest" => options.longest = Duration::from_secs(value()?.parse()?),
                 "--sample" => options.sample = Some(value()?.parse()?),
                 "--seed" => options.seed = value()?.parse()?,
                 "--date" => options.date = value()?,
@@ -149,7 +154,7 @@ fn main() -> Result<ExitCode> {
 /// Runs the selected mutants that have no result.
 fn find(options: &Options, folders: &Folders, built: &Built, results: &Path) -> Result<()> {
     let mutants = &built.mutants;
-    let tests = measure::measure(folders, &built.programs, options.jobs)?;
+    let tests = measure::measure(folders, &built.programs, options.jobs, options.longest)?;
     let by_place = measure::by_place(&tests);
     let old = run::findings(results);
     let run = Run::new(

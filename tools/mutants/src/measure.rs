@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::build::Folders;
 use crate::process::{End, Process};
 
-/// Maximum time of a test. Slower ones are left out: each would be run for hundreds of mutants.
-const LONGEST: Duration = Duration::from_secs(5);
+/// Default maximum time of a test. Slower ones are left out: each would be run for hundreds of mutants.
+pub const LONGEST: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Test {
@@ -29,15 +29,18 @@ pub struct Test {
 struct Kept {
     /// Identifies the measured program. A changed program is measured again.
     stamp: (u64, u64),
+    /// The maximum time of a test.
+    longest: Duration,
     tests: Vec<Test>,
     left_out: Vec<String>,
 }
 
-/// Measures the tests of all programs that have changed.
+/// Measures the tests of all programs that have changed. A test that takes longer than `longest` is left out.
 pub fn measure(
     folders: &Folders,
     programs: &[(String, PathBuf)],
     jobs: usize,
+    longest: Duration,
 ) -> Result<Vec<Test>> {
     let Folders { scratch, tree, .. } = folders;
     let mut all = Vec::new();
@@ -52,11 +55,12 @@ pub fn measure(
             .ok()
             .and_then(|it| serde_json::from_slice::<Kept>(&it).ok());
         let kept = match old {
-            Some(old) if old.stamp == stamp => old,
+            Some(old) if old.stamp == stamp && old.longest == longest => old,
             _ => {
-                let (tests, left_out) = each(scratch, tree, program, jobs)?;
+                let (tests, left_out) = each(scratch, tree, program, jobs, longest)?;
                 let new = Kept {
                     stamp,
+                    longest,
                     tests,
                     left_out,
                 };
@@ -79,6 +83,7 @@ fn each(
     tree: &Path,
     program: &Path,
     jobs: usize,
+    longest: Duration,
 ) -> Result<(Vec<Test>, Vec<String>)> {
     let names = names(tree, program)?;
     let next = AtomicUsize::new(0);
@@ -87,7 +92,7 @@ fn each(
         let work = |worker: usize| -> Result<()> {
             let reach = scratch.join(format!("reach-{worker}"));
             while let Some(name) = names.get(next.fetch_add(1, Relaxed)) {
-                let one = measure_test(tree, program, name, &reach)?;
+                let one = measure_test(tree, program, name, &reach, longest)?;
                 let mut found = found.lock().expect("no worker panics");
                 match one {
                     Ok(test) => found.0.push(test),
@@ -127,13 +132,14 @@ fn measure_test(
     program: &Path,
     name: &str,
     reach: &Path,
+    longest: Duration,
 ) -> Result<Result<Test, &'static str>> {
     let process = Process {
         tree,
         program,
         tests: &[name],
-        processor: LONGEST,
-        patience: 60 * LONGEST,
+        processor: longest,
+        patience: 60 * longest,
     };
     // A test that takes no time still needs a process.
     let least = Duration::from_millis(2);
@@ -142,7 +148,7 @@ fn measure_test(
         (End::Failed(_), _) => return Ok(Err("fails by itself")),
         (End::TimedOut(_), _) => return Ok(Err("takes too long")),
     };
-    if seconds > LONGEST {
+    if seconds > longest {
         return Ok(Err("takes too long"));
     }
     let _ = fs::remove_file(reach);

@@ -52,7 +52,7 @@ pub struct Run<'a> {
     catchers: Mutex<HashMap<String, Vec<usize>>>,
 }
 
-/// Maximum time limit for a batch of tests, in seconds of CPU time.
+/// Maximum time limit for a batch of tests, in seconds of CPU time, unless twice its usual time is longer.
 const LONGEST: f64 = 60.0;
 
 /// Number of tests tried first because they caught mutants of the same function, and of the same file.
@@ -219,7 +219,9 @@ impl<'a> Run<'a> {
             tree: self.tree,
             program: &self.tests[batch[0]].program,
             tests: &tests,
-            processor: Duration::from_secs_f64((5.0 * seconds + 0.5).min(LONGEST)),
+            processor: Duration::from_secs_f64(
+                (5.0 * seconds + 0.5).min(LONGEST.max(2.0 * seconds)),
+            ),
             // Generous: on a busy machine a process may wait for minutes, and only a deadlock waits forever.
             patience: Duration::from_secs_f64(20.0 * seconds + 300.0),
         };
