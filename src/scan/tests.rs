@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Action;
-use crate::limits::SCAN_STRETCH_BYTES;
+use crate::limits::{Limits, SCAN_STRETCH_BYTES};
 use crate::rule::{Pattern, Rule};
 use std::ops::Range;
 use ttsr_testing::{Random, in_parts, pattern_text, sample, scale};
@@ -425,6 +425,40 @@ fn a_match_longer_than_a_scan_keeps_is_counted() {
     let scanned = Scanner::new(pack).scan(&TEXT, text.as_bytes());
     assert_eq!(scanned.matches.len(), 1, "the part before the cut");
     assert!(scanned.cut_matches > 0);
+}
+
+#[test]
+fn the_matches_that_each_rule_cuts_are_added_up() {
+    let rules = [("t/a", "(?s)a.*"), ("t/b", "(?s)b.*")];
+    let rules = rules.map(|(id, regex)| Rule::new(id, vec![Pattern::regex(regex)]));
+    let pack = pack_of(rules).unwrap();
+    let text = format!("ab{}", "x".repeat(8_000));
+    let mut stream = pack.stream();
+    let hits = stream.push(PART, text.as_bytes()).to_vec();
+    let of_rule = |hit: &Hit| {
+        let limits = Limits {
+            stretch_bytes: 4_096,
+            ..Limits::default()
+        };
+        let every = pack.every_match_within(hit.rule, Channel::Text, limits);
+        let mut reader = every.expect("a small pattern").stream();
+        TEXT.open(&mut reader);
+        (hit.rule, reader)
+    };
+    let mut every = EveryMatch {
+        readers: hits.iter().map(of_rule).collect(),
+        hits,
+        found: Vec::new(),
+    };
+    every.push(text.as_bytes());
+    let alone: Vec<u64> = every
+        .readers
+        .iter()
+        .map(|(_, reader)| reader.counters().cut_matches)
+        .collect();
+    assert!(alone.len() == 2 && !alone.contains(&0), "{alone:?}");
+    let scanned = every.finish(&stream);
+    assert!(scanned.cut_matches >= alone.iter().sum(), "{alone:?}");
 }
 
 #[test]

@@ -660,6 +660,7 @@ impl CacheBuilder {
 mod tests {
     use super::super::alphabet::SymbolSpace;
     use super::super::table::TableConfig;
+    use super::super::table::sparse::SparseRows;
     use super::super::test_support::parsed;
     use super::*;
 
@@ -702,6 +703,51 @@ mod tests {
         let mut cache = CacheBuilder::new(&nfa, &table, budget);
         cache.keys = vec![StateKey { start: 0, len: 0 }; states];
         cache
+    }
+
+    #[test]
+    fn a_promoted_state_is_counted_once_and_its_rows_by_their_bytes() {
+        let nfa = Nfa::new(SymbolSpace::Chars, &parsed(&["abcd"]), None).expect("few classes");
+        let config = TableConfig {
+            budget: 1 << 16,
+            sparse: SparseRows {
+                full_rows: 1,
+                entries: 8,
+            },
+            ..TableConfig::MINIMAL
+        };
+        let table = Table::new(&nfa.alphabet, config);
+        let mut cache = CacheBuilder::new(&nfa, &table, config.budget);
+        let (start_states, _) = cache.build_first_states(&table);
+        let (first_states, first_bytes) = (cache.states(), cache.table_bytes(&table));
+        let mut state = start_states[LookBehind::Start as usize];
+        let mut path = Vec::new();
+        for byte in *b"abc" {
+            let column = Column::from(nfa.alphabet.bytes()[usize::from(byte)]);
+            let unbuilt = Unbuilt::Transition(state, column);
+            state = cache.build(&nfa, &table, unbuilt, 0).expect("room");
+            path.push(state);
+        }
+        assert_eq!(
+            path.iter()
+                .map(|state| state.is_sparse())
+                .collect::<Vec<_>>(),
+            [false, true, true],
+            "only the first state has a full row"
+        );
+        assert_eq!(cache.shape(), "2 sparse rows, 0 promoted");
+        assert_eq!(cache.states() - first_states, 3);
+        let bytes = cache.table_bytes(&table);
+        assert_eq!(bytes - first_bytes, table.row_bytes() + 2 * SPARSE_BYTES);
+        let full = cache.build(&nfa, &table, Unbuilt::FullRow(path[1]), 0);
+        assert!(full.is_some_and(|state| !state.is_sparse()));
+        assert_eq!(cache.shape(), "2 sparse rows, 1 promoted");
+        assert_eq!(
+            cache.states() - first_states,
+            3,
+            "a promotion adds no state"
+        );
+        assert_eq!(cache.table_bytes(&table) - bytes, table.row_bytes());
     }
 
     #[test]
