@@ -645,6 +645,10 @@ impl CommandProgress {
         path: &str,
         cache: &mut CommandCache,
     ) {
+        // PERF: a command may get the files of 64 others, and one that matches is enough.
+        if self.state != ProgressState::Open || self.met & requirement::READS != 0 {
+            return;
+        }
         let wanted = pattern.reads.as_ref();
         let is_wanted = wanted.is_some_and(|it| it.is_match(path, &mut cache.globs));
         self.set(requirement::READS, is_wanted);

@@ -25,14 +25,13 @@ use ttsr_views::command::{
 use ttsr_views::detect::Detection;
 use ttsr_views::json::ArgPath;
 
-use tracked::{MAX_PROGRAM_BYTES, MAX_TEXT_BYTES, OperandUse, TrackedCommand};
+use tracked::{
+    MAX_PROGRAM_BYTES, MAX_TEXT_BYTES, MetPatterns, OperandUse, SourceList, TrackedCommand,
+};
 use written::WrittenFiles;
 
 /// The most commands that are kept after they have ended.
 const MAX_ENDED: usize = 64;
-
-/// The most commands whose output a command is known to get.
-const MAX_SOURCES: usize = 64;
 
 /// The most files, variables and redirections that are kept for each command.
 const MAX_KEPT: usize = 16;
@@ -54,14 +53,17 @@ struct Commands {
     known: VecDeque<Box<TrackedCommand>>,
     /// The number of commands in `known` that have ended.
     ended: usize,
-    /// True if a match may have become complete.
+    /// True if a match may have become complete: a command has just met a pattern, or gets more input.
     has_changed: bool,
+    met_nested: MetPatterns,
     written: WrittenFiles,
     /// Dropped commands, whose buffers are reused.
     #[allow(clippy::vec_box, reason = "they come from `known` and go back to it")]
     spare: Vec<Box<TrackedCommand>>,
     /// Buffers of a single event.
     ids: Vec<CommandId>,
+    writers: Vec<CommandId>,
+    sources: SourceList,
     cache: CommandCache,
 }
 
@@ -184,13 +186,13 @@ impl CommandSink for CommandMatcher<'_, '_> {
                 .commands
                 .add_redirection(set, command, operator, &target),
             CommandEvent::Pipe { from, to } | CommandEvent::Output { from, to } => {
-                self.commands.connect(set, from, to);
+                self.commands.connect(set, &[from], to);
             }
             CommandEvent::FileIsCode { command, file } => {
                 self.commands.run_file(set, command, &file);
             }
             CommandEvent::OutputIsCode { command, from } => {
-                self.commands.connect(set, from, command);
+                self.commands.connect(set, &[from], command);
                 self.commands
                     .change(set, command, |progress, _, _| progress.set_stdin_is_code());
             }
@@ -291,7 +293,10 @@ impl CommandMatcher<'_, '_> {
 impl Commands {
     fn index(&self, id: CommandId) -> Option<usize> {
         // Commands begin in the order of their numbers, and most events are about the last one.
-        self.known.iter().rposition(|known| known.id == id)
+        match self.known.back() {
+            Some(last) if last.id == id => Some(self.known.len() - 1),
+            _ => self.known.binary_search_by_key(&id, |known| known.id).ok(),
+        }
     }
 
     /// Adds a command. A wrapped command gets the variables and redirections of its wrapper.
@@ -342,9 +347,12 @@ impl Commands {
         for progress in &mut command.progress {
             let pattern = set.pattern(progress.pattern);
             change(progress, pattern, &mut self.cache);
-            command.has_met |= progress.becomes_met(pattern);
+            if progress.becomes_met(pattern) {
+                command.has_met = true;
+                self.has_changed = true;
+                self.met_nested.add(set, progress.pattern);
+            }
         }
-        self.has_changed |= command.has_met;
     }
 
     /// Applies `change` to the patterns of a command, if one of them has requirements on arguments.
@@ -403,9 +411,12 @@ impl Commands {
             for path in read.paths() {
                 progress.add_read_file(pattern, &path, &mut self.cache);
             }
-            *has_met |= progress.becomes_met(pattern);
+            if progress.becomes_met(pattern) {
+                *has_met = true;
+                self.has_changed = true;
+                self.met_nested.add(set, progress.pattern);
+            }
         }
-        self.has_changed |= *has_met;
         self.add_reads_of_sources(set, index);
     }
 
@@ -591,13 +602,14 @@ impl Commands {
     /// Adds the output of the commands that have written a file to the input of a command. Returns true if there is one.
     fn connect_writers(&mut self, set: &CommandSet, index: usize, path: &[u8]) -> bool {
         let to = self.known[index].id;
-        let mut is_written = false;
-        for file in 0..self.written.len() {
-            if let Some(from) = self.written.writer(file, path) {
-                self.connect(set, from, to);
-                is_written = true;
-            }
+        let mut writers = std::mem::take(&mut self.writers);
+        writers.clear();
+        writers.extend(self.written.writers(path));
+        let is_written = !writers.is_empty();
+        if is_written {
+            self.connect(set, &writers, to);
         }
+        self.writers = writers;
         is_written
     }
 
@@ -628,7 +640,7 @@ impl Commands {
         }
         for index in 0..self.known.len() {
             let receiver = &self.known[index];
-            if receiver.needs.files && receiver.links.sources.contains(&id) {
+            if receiver.needs.files && receiver.links.sources.contains(id) {
                 self.change_at(set, index, |progress, pattern, cache| {
                     progress.add_read_file(pattern, path, cache);
                 });
@@ -647,46 +659,53 @@ impl Commands {
         let sources = self
             .known
             .iter()
-            .filter(|other| other.operands.are_passed && sources.contains(&other.id));
+            .filter(|other| other.operands.are_passed && sources.contains(other.id));
         for path in sources.flat_map(|source| source.read.paths()) {
             for progress in &mut all {
                 progress.add_read_file(set.pattern(progress.pattern), &path, &mut self.cache);
             }
         }
-        let mut has_met = false;
         for progress in &mut all {
-            has_met |= progress.becomes_met(set.pattern(progress.pattern));
+            if progress.becomes_met(set.pattern(progress.pattern)) {
+                self.known[index].has_met = true;
+                self.has_changed = true;
+                self.met_nested.add(set, progress.pattern);
+            }
         }
         self.known[index].progress = all;
-        self.known[index].has_met |= has_met;
-        self.has_changed |= has_met;
     }
 
-    /// Adds the output of `from` to the input of `to`.
-    fn connect(&mut self, set: &CommandSet, from: CommandId, to: CommandId) {
-        let Some(index) = self.index(from) else {
-            return;
-        };
-        self.known[index].links.is_source = true;
-        let mut sources = std::mem::take(&mut self.ids);
+    /// Adds the output of the commands `from` to the input of `to`, and the output of their sources.
+    fn connect(&mut self, set: &CommandSet, from: &[CommandId], to: CommandId) {
+        let mut sources = std::mem::take(&mut self.sources);
         sources.clear();
-        sources.extend_from_slice(&self.known[index].links.sources);
-        sources.push(from);
+        // The direct sources first, because the list is bounded.
+        for &from in from {
+            if let Some(index) = self.index(from) {
+                self.known[index].links.is_source = true;
+                sources.add(from);
+            }
+        }
+        for &from in from {
+            if let Some(index) = self.index(from) {
+                sources.add_all(&self.known[index].links.sources);
+            }
+        }
         for index in 0..self.known.len() {
             let receiver = &mut self.known[index];
-            if receiver.id != to && !receiver.links.sources.contains(&to) {
+            if receiver.id != to && !receiver.links.sources.contains(to) {
                 continue;
             }
-            for source in &sources {
-                let known = &mut receiver.links.sources;
-                if known.len() < MAX_SOURCES && *source != receiver.id && !known.contains(source) {
-                    known.push(*source);
-                }
+            let id = receiver.id;
+            let of_others = sources.ids().iter().filter(|source| **source != id);
+            let before = receiver.links.sources.ids().len();
+            of_others.for_each(|source| receiver.links.sources.add(*source));
+            if receiver.links.sources.ids().len() > before {
+                self.has_changed = true;
+                self.add_reads_of_sources(set, index);
             }
-            self.add_reads_of_sources(set, index);
         }
-        self.ids = sources;
-        self.has_changed = true;
+        self.sources = sources;
     }
 
     /// Ends a command. Commands that follow it know the files that it has written.
@@ -702,7 +721,7 @@ impl Commands {
         // The output of a substitution is part of a word of its parent.
         let parent = command.parent;
         if let Some(parent) = parent.filter(|it| it.relation == ParentRelation::Substitution) {
-            self.connect(set, id, parent.command);
+            self.connect(set, &[id], parent.command);
         }
     }
 
@@ -713,6 +732,8 @@ impl Commands {
                 return;
             };
             if let Some(mut command) = self.known.remove(oldest) {
+                let met = command.progress.iter().filter(|it| it.is_met());
+                met.for_each(|it| self.met_nested.remove(it.pattern));
                 command.clear();
                 self.spare.push(command);
             }
@@ -743,23 +764,19 @@ impl Commands {
         }
         let command = &self.known[at];
         let pattern = set.pattern(progress.pattern);
-        let has = |other: usize, wanted: u32| {
-            let mut all = self.known[other].progress.iter();
-            all.find(|progress| progress.pattern == wanted)
-                .is_some_and(|progress| self.is_complete(set, other, progress))
+        // PERF: whether the other command has met its pattern is asked first. Of 64 commands in one pipeline, each is a
+        // source of all that follow it, and few have met the pattern.
+        let has = |wanted: u32, is_related: &dyn Fn(&TrackedCommand) -> bool| {
+            let is_complete = |(at, other): (usize, &Box<TrackedCommand>)| {
+                let mut all = other.progress.iter();
+                let progress = all.find(|it| it.pattern == wanted && it.is_met());
+                progress.is_some_and(|it| is_related(other) && self.is_complete(set, at, it))
+            };
+            self.met_nested.contains(wanted) && self.known.iter().enumerate().any(is_complete)
         };
-        let gets_input = |wanted: u32| {
-            let mut others = self.known.iter().enumerate();
-            others.any(|(at, other)| command.links.sources.contains(&other.id) && has(at, wanted))
-        };
-        let passes_output = |wanted: u32| {
-            let mut others = self.known.iter().enumerate();
-            others.any(|(at, other)| other.links.sources.contains(&command.id) && has(at, wanted))
-        };
-        let runs = |wanted: u32| {
-            let mut others = self.known.iter().enumerate();
-            others.any(|(at, other)| has(at, wanted) && self.is_run_by(other, command.id))
-        };
+        let gets_input = |wanted| has(wanted, &|other| command.links.sources.contains(other.id));
+        let passes_output = |wanted| has(wanted, &|other| other.links.sources.contains(command.id));
+        let runs = |wanted| has(wanted, &|other| self.is_run_by(other, command.id));
         pattern.pipe_to.is_none_or(passes_output)
             && pattern.pipe_from.is_none_or(gets_input)
             && pattern.runs.is_none_or(runs)

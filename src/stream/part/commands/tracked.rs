@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::program::{CommandProgress, WordNeeds};
+use crate::program::{CommandProgress, CommandSet, WordNeeds};
 use ttsr_views::command::files::{self, WrittenOperands};
 use ttsr_views::command::{CommandId, CommandWord, ParentCommand};
 
@@ -14,6 +14,9 @@ const MAX_OUTPUT_FILES: usize = 4;
 
 /// The longest name of a program that is kept, in bytes.
 pub(super) const MAX_PROGRAM_BYTES: usize = 64;
+
+/// The most commands whose output a command is known to get.
+const MAX_SOURCES: usize = 64;
 
 /// Texts in one buffer, which is reused.
 #[derive(Debug, Default)]
@@ -36,12 +39,6 @@ impl TextList {
         let starts = [0].into_iter().chain(self.ends.iter().copied());
         let ranges = starts.zip(self.ends.iter().copied());
         ranges.map(|(from, to)| &self.bytes[from..to])
-    }
-
-    /// Returns the text with that index.
-    pub(super) fn get(&self, index: usize) -> &[u8] {
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.bytes[start..self.ends[index]]
     }
 
     /// Returns the texts, which are paths, as UTF-8.
@@ -76,9 +73,84 @@ pub(super) struct OperandUse {
 #[derive(Debug, Default)]
 pub(super) struct CommandLinks {
     /// The commands whose output is the input of this one, directly or not.
-    pub(super) sources: Vec<CommandId>,
+    pub(super) sources: SourceList,
     /// True if the command is a source of another.
     pub(super) is_source: bool,
+}
+
+/// At most [`MAX_SOURCES`] commands.
+#[derive(Debug, Default)]
+pub(super) struct SourceList {
+    /// Sorted.
+    ids: Vec<CommandId>,
+}
+
+impl SourceList {
+    pub(super) fn ids(&self) -> &[CommandId] {
+        &self.ids
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    pub(super) fn contains(&self, id: CommandId) -> bool {
+        self.ids.binary_search(&id).is_ok()
+    }
+
+    /// Adds a command, unless the list is full.
+    pub(super) fn add(&mut self, id: CommandId) {
+        if self.ids.len() == MAX_SOURCES {
+            return;
+        }
+        // Commands are numbered as they begin, and most sources of a list are added in this order.
+        if self.ids.last().is_none_or(|last| *last < id) {
+            self.ids.push(id);
+        } else if let Err(index) = self.ids.binary_search(&id) {
+            self.ids.insert(index, id);
+        }
+    }
+
+    /// Adds the commands of another list, up to the most.
+    pub(super) fn add_all(&mut self, others: &SourceList) {
+        others.ids.iter().for_each(|id| self.add(*id));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.ids.clear();
+    }
+}
+
+/// The patterns of `pipe-to`, `pipe-from` and `runs` that commands have met, each with the number of these commands.
+#[derive(Debug, Default)]
+pub(super) struct MetPatterns(Vec<(u32, usize)>);
+
+impl MetPatterns {
+    /// Counts a command that has met a pattern.
+    pub(super) fn add(&mut self, set: &CommandSet, pattern: u32) {
+        if set.pattern(pattern).owner.is_some() {
+            return;
+        }
+        match self.0.iter_mut().find(|(known, _)| *known == pattern) {
+            Some((_, count)) => *count += 1,
+            None => self.0.push((pattern, 1)),
+        }
+    }
+
+    /// Takes back a command that has met a pattern. A pattern that is not counted has no effect.
+    pub(super) fn remove(&mut self, pattern: u32) {
+        let Some(index) = self.0.iter().position(|(known, _)| *known == pattern) else {
+            return;
+        };
+        self.0[index].1 -= 1;
+        if self.0[index].1 == 0 {
+            self.0.swap_remove(index);
+        }
+    }
+
+    pub(super) fn contains(&self, pattern: u32) -> bool {
+        self.0.iter().any(|(known, _)| *known == pattern)
+    }
 }
 
 /// A command of a call.

@@ -36,14 +36,11 @@ impl WrittenFiles {
         self.writers.push(writer);
     }
 
-    /// Returns the number of files.
-    pub(super) fn len(&self) -> usize {
-        self.writers.len()
-    }
-
-    /// Returns the command that has written the file with that index, if it is the file at `path`.
-    pub(super) fn writer(&self, index: usize, path: &[u8]) -> Option<CommandId> {
-        let is_written = self.paths.get(index) == path;
-        is_written.then(|| self.writers[index])
+    /// Returns the commands that have written the file at `path`.
+    pub(super) fn writers(&self, path: &[u8]) -> impl Iterator<Item = CommandId> {
+        let files = self.paths.iter().zip(&self.writers);
+        files
+            .filter(move |(written, _)| *written == path)
+            .map(|(_, writer)| *writer)
     }
 }
