@@ -2,7 +2,8 @@
 //!
 //! Each text keeps its rule active and does not match it. It is read once before, so that all states that can be built
 //! are built and only the cost per byte is left. Limits that bound the work by anything but the length of the text are
-//! set far below it; otherwise that bound would be measured and not the growth.
+//! set far below it; otherwise that bound would be measured and not the growth. Of a pair about the text that is held
+//! for a match, the stretch is longer than the text.
 
 use std::fmt::Write;
 
@@ -15,8 +16,14 @@ use crate::common::text::Random;
 /// The largest allowed cost of a text of twice the length, relative to that of the text.
 pub(crate) const MAX_RATIO: f64 = 2.1;
 
+/// The largest allowed cost of a byte, in instructions: 2 µs at four instructions a nanosecond.
+pub(crate) const MAX_PER_BYTE: f64 = 8_000.0;
+
 /// Bytes of the shorter text; the longer one has twice as many.
 const LENGTH: usize = 32 << 10;
+
+/// Bytes of a stretch that are far fewer than those of the text.
+const SHORT_STRETCH: usize = 2 << 10;
 
 /// Bytes of the shorter text if it needs ever more states: tables are replaced repeatedly, and the text must be long
 /// enough for several of them.
@@ -26,6 +33,8 @@ const THRASHING_LENGTH: usize = 8 * LENGTH;
 pub(crate) struct Pair {
     pub(crate) name: &'static str,
     length: usize,
+    /// The value of [`Limits::stretch_bytes`].
+    stretch_bytes: usize,
     /// The match keys and other keys of the rule, in TOML.
     rule: &'static str,
     channel: Channel,
@@ -38,9 +47,17 @@ const fn text(name: &'static str, rule: &'static str, text: fn(usize) -> Vec<u8>
     Pair {
         name,
         length: LENGTH,
+        stretch_bytes: SHORT_STRETCH,
         rule,
         channel,
         text,
+    }
+}
+
+const fn stretched(name: &'static str, rule: &'static str, text_of: fn(usize) -> Vec<u8>) -> Pair {
+    Pair {
+        stretch_bytes: 4 * LENGTH,
+        ..text(name, rule, text_of)
     }
 }
 
@@ -57,6 +74,7 @@ const fn input(name: &'static str, rule: &'static str, text: fn(usize) -> Vec<u8
     Pair {
         name,
         length: LENGTH,
+        stretch_bytes: SHORT_STRETCH,
         rule,
         channel,
         text,
@@ -139,6 +157,11 @@ pub(crate) const PAIRS: &[Pair] = &[
         "match.any = [{ regex = '(?s)x.*z' }]\naction = 'redact'",
         |length| "x".repeat(length).into(),
     ),
+    stretched(
+        "a match at every other byte of a stretch",
+        "match.any = [{ regex = 'a[^c]*z|b' }]\nmatch.count = 1_000_000_000",
+        |length| "ab".repeat(length / 2).into(),
+    ),
     text(
         "captures below the entropy threshold",
         "match.any = [{ regex = 'k=\"(?<key>[^\"]{16,})\"' }]\nmatch.capture = { group = 'key', entropy = 3.5 }",
@@ -205,6 +228,19 @@ pub(crate) const PAIRS: &[Pair] = &[
         },
     ),
     input(
+        "a pipeline in which each command meets a part of the pattern",
+        "match.any = [{ command = 'env', pipe-to = { command = 'nc', flags = ['-x'] } }]",
+        |length| format!("{{\"command\":\"{}true\"}}", "env|nc a|".repeat(length / 9)).into(),
+    ),
+    input(
+        "a file that many commands have written",
+        "match.any = [{ command = 'nc', reads = ['*.key'] }]",
+        |length| {
+            let commands = r"cat b.pub > a\nnc c < a\n".repeat(length / 25);
+            format!("{{\"command\":\"{commands}\"}}").into()
+        },
+    ),
+    input(
         "nested command substitution",
         "match.any = [{ literal = 'rm -rf', region = 'shell' }]",
         |length| format!("{{\"command\":\"{}", "echo $(`{ ".repeat(length / 10)).into(),
@@ -243,7 +279,7 @@ pub(crate) fn run(name: &str, times: usize) {
     );
     let limits = Limits {
         table_bytes: 256 << 10,
-        stretch_bytes: 2 << 10,
+        stretch_bytes: pair.stretch_bytes,
         ..Limits::default()
     };
     let pack = Pack::builder().limits(limits).toml("pair.toml", written);

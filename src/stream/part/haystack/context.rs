@@ -13,6 +13,9 @@ const MAX_BEFORE_MATCH: usize = 40;
 /// Most bytes of an excerpt up to the end of the match.
 pub(super) const MAX_EXCERPT: usize = 160;
 
+/// Most bytes of a character.
+const MAX_CHAR: usize = 4;
+
 /// The end of a match and the bytes around it, up to the byte that decided the match.
 pub(in crate::stream::part) struct MatchContext {
     pub(in crate::stream::part) bytes: Vec<u8>,
@@ -52,18 +55,24 @@ impl MatchContext {
         MatchContext::in_stretch(&[], text, range, true)
     }
 
-    /// Returns the context of the match at `range` of `stretch`, which follows `before`.
+    /// Returns the context of the match at `range` of `stretch`, which follows `before`. Of a long stretch, it has the bytes
+    /// of the excerpt.
     pub(in crate::stream::part) fn in_stretch(
         before: &[u8],
         stretch: &[u8],
         range: &Range<usize>,
         begins_haystack: bool,
     ) -> MatchContext {
+        // PERF: only what `record` needs is copied. A stretch may have a match at every byte.
+        let from = range.end.saturating_sub(MAX_EXCERPT + 2 * MAX_CHAR);
+        let to = stretch.len().min(range.end + WINDOW - MAX_EXCERPT);
+        let before = if from == 0 { before } else { &[] };
+        let index = |in_stretch: usize| before.len() + in_stretch.saturating_sub(from);
         MatchContext {
-            bytes: [before, stretch].concat(),
-            begins_haystack,
-            end: before.len() + range.end,
-            start: Some(before.len() + range.start),
+            bytes: [before, &stretch[from..to]].concat(),
+            begins_haystack: begins_haystack && from == 0,
+            end: index(range.end),
+            start: Some(index(range.start)),
         }
     }
 
@@ -75,24 +84,28 @@ impl MatchContext {
 
     /// Returns the match with its excerpt. Invalid UTF-8 is replaced by U+FFFD.
     pub(in crate::stream::part) fn record(&self, hit: Hit, start: Option<usize>) -> RecordedMatch {
-        let lossy = |range: Range<usize>| String::from_utf8_lossy(&self.bytes[range]).into_owned();
         let start = start
             .unwrap_or(self.end)
             .max(self.end.saturating_sub(MAX_EXCERPT - MAX_BEFORE_MATCH));
         let start = floor_char_boundary(&self.bytes, start);
         let before = floor_char_boundary(&self.bytes, start.saturating_sub(MAX_BEFORE_MATCH));
-        let before = lossy(before..start);
-        let matched = lossy(start..self.end);
         // Text after the match is present up to the deciding byte only, but the deciding byte may be far away.
         let after = self.bytes.len().min(self.end + WINDOW - MAX_EXCERPT);
-        let text = before.clone() + &matched + &lossy(self.end..after);
-        let matched = before.len()..before.len() + matched.len();
+        let mut text = String::with_capacity(after - before);
+        // Each by itself, so that an invalid byte at a boundary does not take bytes of the next one.
+        let mut push_lossy = |range: Range<usize>| {
+            text.push_str(&String::from_utf8_lossy(&self.bytes[range]));
+            text.len()
+        };
+        let match_start = push_lossy(before..start);
+        let match_end = push_lossy(start..self.end);
+        push_lossy(self.end..after);
         RecordedMatch {
             hit,
             start: None,
             file: None,
             text: text.into_boxed_str(),
-            matched,
+            matched: match_start..match_end,
         }
     }
 }
