@@ -3,8 +3,8 @@
 //! `cargo run --release --example bounds [-- [--percent N] [NAME…]]`
 //!
 //! Names: `long` (5 GiB through one stream), `open` (100,000 streams open at once, 1,000 rules), `closed` (1,000,000
-//! streams opened and closed), `hostile` (text that leads to a new state at every byte). `--percent` reduces the amount
-//! of work. Memory is the resident memory that the system reports, so nothing is asserted about it without `/proc`.
+//! streams opened and closed), `hostile` (text that leads to a new state at every byte), `rules` (the time of a byte in each
+//! built-in rule, on texts made from its own examples). `--percent` reduces the amount of work. Memory is the resident memory that the system reports, so nothing is asserted about it without `/proc`.
 //! `crates/agent/tests/agent/allocations.rs` counts allocations per delta, `benches/instructions` measures work on hostile text.
 
 use std::process::ExitCode;
@@ -23,11 +23,12 @@ const FLAT: usize = MIB;
 /// A measurement, run with that percentage of its work.
 type Measure = fn(usize);
 
-const ALL: [(&str, Measure); 4] = [
+const ALL: [(&str, Measure); 5] = [
     ("long", long),
     ("open", open),
     ("closed", closed),
     ("hostile", hostile),
+    ("rules", rules),
 ];
 
 fn main() -> ExitCode {
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
         } else if let Some(found) = ALL.iter().find(|(name, _)| *name == argument) {
             chosen.push(*found);
         } else {
-            eprintln!("there is no `{argument}`: long, open, closed, hostile");
+            eprintln!("there is no `{argument}`: long, open, closed, hostile, rules");
             return ExitCode::FAILURE;
         }
     }
@@ -456,4 +457,73 @@ fn rate(pack: &Pack, text: &[u8], times: usize) -> f64 {
         }
     }
     (text.len() * times) as f64 / started.elapsed().as_secs_f64()
+}
+
+/// The time of a byte above which a rule is a failure, in nanoseconds. `ttsr check --costs` prints 1 to 4 µs for the built-in
+/// rules; the rest is room for a busy machine.
+const MOST_NANOSECONDS: f64 = 20_000.0;
+
+/// Units of texts that many rules read in part: beginnings of commands, of Markdown, of comments and of data.
+const UNITS: [&str; 24] = [
+    "a", "a ", "ab", "0", "```", "`a", "(", "[", "{\"", "$(", "'", "\"", "\\", "| a ", "|a", "a;",
+    "<<a\n", "- ", "#", "/*", "<a", "&&", "a/../", "\u{301}",
+];
+
+/// Reads, with each built-in rule alone, texts that repeat its examples, the first half of each, and [`UNITS`]. Prints the
+/// rules that take the most time for a byte.
+fn rules(percent: usize) {
+    let bytes = 300 * percent;
+    let mut slowest = Vec::new();
+    for name in Pack::builtin_names() {
+        let builtin = Pack::builtin(name).expect("a built-in pack");
+        for rule in builtin.rules() {
+            let pack = Pack::builder().rule(rule.clone()).build();
+            let pack = pack.expect("a built-in rule");
+            let examples = rule.examples.matching.iter();
+            let mut units: Vec<String> = UNITS.map(str::to_owned).into();
+            for example in examples.chain(&rule.examples.not_matching) {
+                let half: String = example.chars().take(example.chars().count() / 2).collect();
+                units.extend(["", " ", "\n"].map(|after| format!("{example}{after}")));
+                units.extend([format!("{half} "), half]);
+            }
+            units.retain(|unit| !unit.is_empty());
+            let channels = rule.on.iter();
+            let measured = channels.flat_map(|&channel| {
+                let pack = &pack;
+                units
+                    .iter()
+                    .map(move |unit| (nanoseconds(pack, channel, unit, bytes), unit))
+            });
+            if let Some((time, unit)) = measured.max_by(|a, b| a.0.total_cmp(&b.0)) {
+                slowest.push((time, rule.id.clone(), unit.clone()));
+            }
+        }
+    }
+    slowest.sort_by(|a, b| b.0.total_cmp(&a.0));
+    for (time, rule, unit) in slowest.iter().take(10) {
+        println!("rules: {time:.0} ns a byte, {rule} on {unit:?}");
+    }
+    let time = slowest.first().map_or(0.0, |slowest| slowest.0);
+    assert!(
+        time < MOST_NANOSECONDS,
+        "the slowest rule takes {time:.0} ns a byte"
+    );
+}
+
+/// Returns the nanoseconds for each byte of a text of `bytes` that repeats a unit.
+fn nanoseconds(pack: &Pack, channel: Channel, unit: &str, bytes: usize) -> f64 {
+    let text = unit.repeat(bytes.div_ceil(unit.len()));
+    let text = match channel {
+        Channel::ToolInput => serde_json::json!({ "command": text }).to_string(),
+        _ => text,
+    };
+    let mut stream = pack.stream();
+    stream.open(PART, channel);
+    let _ = stream.set_tool(PART, "bash", "call");
+    let started = Instant::now();
+    for delta in text.as_bytes().chunks(5) {
+        let _ = stream.push(PART, delta);
+    }
+    let _ = stream.close(PART);
+    started.elapsed().as_nanos() as f64 / text.len() as f64
 }

@@ -314,6 +314,15 @@ struct ExplainedRule<'a> {
     toml: String,
 }
 
+/// The nanoseconds that a byte takes at most in a rule of few states: the byte may end a match.
+const MATCH_NANOSECONDS: usize = 1_000;
+
+/// The same for a rule with a command, for which a byte may end a command and compare it with 64 others.
+const COMMAND_NANOSECONDS: usize = 2_500;
+
+/// The nanoseconds that a byte takes at most for each state, on average over a text that leads to new states.
+const STATE_NANOSECONDS: usize = 1;
+
 /// The cost of a rule compiled alone.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -324,16 +333,30 @@ pub(crate) struct CompileCost {
     literal: bool,
     /// Maximum number of bytes of a part that a stream retains for it.
     retained_bytes: u64,
+    /// Maximum of the nanoseconds that a byte of a long text takes on average, whatever the text. It is linear in the states
+    /// of a channel; the factors are measured on hostile texts, by `instructions -- --growth` and `bounds -- rules`.
+    worst_nanoseconds: usize,
 }
 
 impl CompileCost {
     pub(crate) fn measure(rule: &Rule) -> Result<CompileCost, CommandError> {
         let pack = load::build([rule.clone()].into_iter())?;
-        let automata = rule.on.iter().flat_map(|channel| pack.automata(*channel));
+        let states = rule.on.iter().map(|channel| {
+            let automata = pack.automata(*channel);
+            automata.map(|automaton| automaton.nfa_states).sum()
+        });
+        let states: Vec<usize> = states.collect();
+        let has_command = rule.condition.patterns().any(|it| it.command.is_some());
+        let of_match = match has_command {
+            true => COMMAND_NANOSECONDS,
+            false => MATCH_NANOSECONDS,
+        };
+        let most_states = states.iter().max().copied().unwrap_or_default();
         Ok(CompileCost {
-            states: automata.map(|automaton| automaton.nfa_states).sum(),
+            states: states.iter().sum(),
             literal: rule.condition.patterns().all(has_literal),
             retained_bytes: rule.retained_bytes(pack.limits()),
+            worst_nanoseconds: of_match + STATE_NANOSECONDS * most_states,
         })
     }
 
@@ -345,8 +368,9 @@ impl CompileCost {
         };
         let kept = self.retained_bytes;
         format!(
-            "{} automaton states, {literal}; retains at most {kept} bytes of a part",
-            self.states
+            "{} automaton states, {literal}; retains at most {kept} bytes of a part; at most {:.1} µs a byte",
+            self.states,
+            self.worst_nanoseconds as f64 / 1e3
         )
     }
 }
