@@ -94,7 +94,12 @@ impl MatchContext {
         let mut text = String::with_capacity(after - before);
         // Each by itself, so that an invalid byte at a boundary does not take bytes of the next one.
         let mut push_lossy = |range: Range<usize>| {
-            text.push_str(&String::from_utf8_lossy(&self.bytes[range]));
+            let bytes = &self.bytes[range];
+            // PERF: tests valid text in words; `from_utf8_lossy` tests each byte.
+            match std::str::from_utf8(bytes) {
+                Ok(valid) => text.push_str(valid),
+                Err(_) => text.push_str(&String::from_utf8_lossy(bytes)),
+            }
             text.len()
         };
         let match_start = push_lossy(before..start);
