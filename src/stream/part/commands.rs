@@ -767,12 +767,13 @@ impl Commands {
         // PERF: whether the other command has met its pattern is asked first. Of 64 commands in one pipeline, each is a
         // source of all that follow it, and few have met the pattern.
         let has = |wanted: u32, is_related: &dyn Fn(&TrackedCommand) -> bool| {
-            let is_complete = |(at, other): (usize, &Box<TrackedCommand>)| {
+            let is_complete = |at: usize| {
+                let other = &self.known[at];
                 let mut all = other.progress.iter();
                 let progress = all.find(|it| it.pattern == wanted && it.is_met());
                 progress.is_some_and(|it| is_related(other) && self.is_complete(set, at, it))
             };
-            self.met_nested.contains(wanted) && self.known.iter().enumerate().any(is_complete)
+            self.met_nested.contains(wanted) && (0..self.known.len()).any(is_complete)
         };
         let gets_input = |wanted| has(wanted, &|other| command.links.sources.contains(other.id));
         let passes_output = |wanted| has(wanted, &|other| other.links.sources.contains(command.id));
