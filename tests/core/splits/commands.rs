@@ -569,3 +569,34 @@ fn a_command_knows_nothing_of_those_that_were_dropped_before_it() {
         assert_eq!(hits(&pack, &text, &mut random).len(), 1, "seed {seed}");
     }
 }
+
+/// The commands that have met the pattern of a relation are counted, and dropped commands are taken out of the count.
+#[test]
+fn a_relation_is_found_after_many_commands_that_have_met_one_side_of_it() {
+    let text = "schema = 1\n[pack]\nname = 't'\n[defaults]\non = ['tool-input']\n\
+        [rule.pipe]\ndescription = 'd'\nmatch.any = [{ command = 'env', pipe-to = { command = 'nc' } }]\n\
+        [rule.runs]\ndescription = 'd'\nmatch.any = [{ command = 'sh', runs = { command = 'rm' } }]\n";
+    let pack = Pack::from_toml(text).unwrap_or_else(|error| panic!("{error}"));
+    let parts = [
+        "env; ",
+        "nc a; ",
+        "env | true; ",
+        "true | nc a; ",
+        "nc a | env; ",
+        "rm a; ",
+        "sh -c 'true'; ",
+    ];
+    for seed in 0..20 {
+        let mut random = Random::new(seed);
+        let text: String = (0..300).map(|_| random.pick(&parts)).collect();
+        assert!(hits(&pack, &text, &mut random).is_empty(), "seed {seed}");
+        // The last commands have met neither side: what met one before was dropped.
+        for text in [text.clone(), text + &"true; ".repeat(100)] {
+            for (last, rule) in [("env | cat | nc a", 0), ("sh -c 'rm a'", 1)] {
+                let text = text.clone() + last;
+                let found = hits(&pack, &text, &mut random);
+                assert_eq!(found, BTreeSet::from([rule]), "seed {seed}: {last}");
+            }
+        }
+    }
+}
