@@ -459,7 +459,7 @@ fn rate(pack: &Pack, text: &[u8], times: usize) -> f64 {
     (text.len() * times) as f64 / started.elapsed().as_secs_f64()
 }
 
-/// The time of a byte above which a rule is a failure, in nanoseconds. `ttsr check --costs` prints 2 to 4 µs for the built-in
+/// The time of a byte above which a rule is a failure, in nanoseconds. `ttsr check --costs` prints 2 to 7 µs for the built-in
 /// rules; the rest is room for a busy machine.
 const MOST_NANOSECONDS: f64 = 20_000.0;
 
