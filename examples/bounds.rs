@@ -3,9 +3,11 @@
 //! `cargo run --release --example bounds [-- [--percent N] [NAME…]]`
 //!
 //! Names: `long` (5 GiB through one stream), `open` (100,000 streams open at once, 1,000 rules), `closed` (1,000,000
-//! streams opened and closed), `hostile` (text that leads to a new state at every byte), `rules` (the time of a byte in each
-//! built-in rule, on texts made from its own examples). `--percent` reduces the amount of work. Memory is the resident memory that the system reports, so nothing is asserted about it without `/proc`.
-//! `crates/agent/tests/agent/allocations.rs` counts allocations per delta, `benches/instructions` measures work on hostile text.
+//! streams opened and closed), `hostile` (text that leads to a new state at every byte), `rules` (the time of a byte in
+//! each built-in rule, on texts made from its own examples). `--percent` reduces the amount of work. Memory is the
+//! resident memory that the system reports, so nothing is asserted about it without `/proc`.
+//! `crates/agent/tests/agent/allocations.rs` counts allocations per delta, `benches/instructions` measures work on
+//! hostile text.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -459,7 +461,7 @@ fn rate(pack: &Pack, text: &[u8], times: usize) -> f64 {
     (text.len() * times) as f64 / started.elapsed().as_secs_f64()
 }
 
-/// The time of a byte above which a rule is a failure, in nanoseconds. `ttsr check --costs` prints 2 to 7 µs for the built-in
+/// The time of a byte above which a rule is a failure, in nanoseconds. `ttsr check --costs` estimates 2 to 7 µs for the built-in
 /// rules; the rest is room for a busy machine.
 const MOST_NANOSECONDS: f64 = 20_000.0;
 

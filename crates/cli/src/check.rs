@@ -34,7 +34,8 @@ pub(crate) struct Options {
     /// around a list, a quoted number, a duplicate example, a missing `schema = 1`
     #[arg(long)]
     fix: bool,
-    /// Also show the other costs of each rule: the states of its automaton, and whether its patterns have a literal
+    /// Also show the other costs of each rule: the states of its automaton, whether its patterns have a literal, and
+    /// about how long a byte takes in the worst text
     #[arg(long)]
     costs: bool,
     /// Do not list the bytes that rules retain

@@ -314,7 +314,7 @@ struct ExplainedRule<'a> {
     toml: String,
 }
 
-/// The nanoseconds that a byte takes at most in a rule of few states: the byte may end a match. The limit of
+/// The nanoseconds that a byte takes at worst in a rule of few states: the byte may end a match. The limit of
 /// `benches/instructions/growth.rs` stands for as many.
 const MATCH_NANOSECONDS: usize = 2_000;
 
@@ -322,7 +322,7 @@ const MATCH_NANOSECONDS: usize = 2_000;
 /// that these read with the globs of `reads`.
 const COMMAND_NANOSECONDS: usize = 6_000;
 
-/// The nanoseconds that a byte takes at most for each state, on average over a text that leads to new states.
+/// The nanoseconds that a byte takes at worst for each state, on average over a text that leads to new states.
 const STATE_NANOSECONDS: usize = 1;
 
 /// The cost of a rule compiled alone.
@@ -335,8 +335,8 @@ pub(crate) struct CompileCost {
     literal: bool,
     /// Maximum number of bytes of a part that a stream retains for it.
     retained_bytes: u64,
-    /// Maximum of the nanoseconds that a byte of a long text takes on average, whatever the text. It is linear in the states
-    /// of a channel; the factors are measured on hostile texts, by `instructions -- --growth` and `bounds -- rules`.
+    /// The nanoseconds that a byte of a long text takes on average in the worst text. An estimate, linear in the states of a
+    /// channel: its factors are measured on hostile texts, by `instructions -- --growth` and `bounds -- rules`.
     worst_nanoseconds: usize,
 }
 
@@ -370,7 +370,7 @@ impl CompileCost {
         };
         let kept = self.retained_bytes;
         format!(
-            "{} automaton states, {literal}; retains at most {kept} bytes of a part; at most {:.1} µs a byte",
+            "{} automaton states, {literal}; retains at most {kept} bytes of a part; about {:.1} µs a byte at worst",
             self.states,
             self.worst_nanoseconds as f64 / 1e3
         )

@@ -547,6 +547,11 @@ fn commands_hit_as_a_model_of_the_whole_text_does() {
     );
 }
 
+/// Returns many commands, each one of `parts`.
+fn many(parts: &[&str], random: &mut Random) -> String {
+    (0..300).map(|_| random.pick(parts)).collect()
+}
+
 /// A command that has ended is dropped after many others, and its buffers serve a later command.
 #[test]
 fn a_command_knows_nothing_of_those_that_were_dropped_before_it() {
@@ -563,7 +568,7 @@ fn a_command_knows_nothing_of_those_that_were_dropped_before_it() {
     ];
     for seed in 0..20 {
         let mut random = Random::new(seed);
-        let mut text: String = (0..300).map(|_| random.pick(&parts)).collect();
+        let mut text = many(&parts, &mut random);
         assert!(hits(&pack, &text, &mut random).is_empty(), "seed {seed}");
         text += "A=1 rm -r b";
         assert_eq!(hits(&pack, &text, &mut random).len(), 1, "seed {seed}");
@@ -588,7 +593,7 @@ fn a_relation_is_found_after_many_commands_that_have_met_one_side_of_it() {
     ];
     for seed in 0..20 {
         let mut random = Random::new(seed);
-        let text: String = (0..300).map(|_| random.pick(&parts)).collect();
+        let text = many(&parts, &mut random);
         assert!(hits(&pack, &text, &mut random).is_empty(), "seed {seed}");
         // The last commands have met neither side: what met one before was dropped.
         for text in [text.clone(), text + &"true; ".repeat(100)] {
