@@ -66,7 +66,7 @@ fn hot_types_stay_small_and_plain() {
     assert_eq!(size_of::<Decision>(), 56);
     assert_eq!(size_of::<Verdict>(), 56);
     if cfg!(target_pointer_width = "64") {
-        assert_eq!(Stream::STATE_BYTES, 48);
+        assert_eq!(Stream::STATE_BYTES, 40);
         // One cache line.
         assert_eq!(size_of::<Stream>(), 64);
     }

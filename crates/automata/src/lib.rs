@@ -165,18 +165,33 @@ struct Automaton {
     patterns: Box<[PatternId]>,
 }
 
-/// The search state of one haystack.
+/// The search state of one haystack: a linked list with an element for each automaton of the matcher.
+// A list, because a link is one word and a boxed slice is two, and nearly every matcher has one automaton: its cursor is
+// read without an indirection, and allocates nothing.
 #[derive(Clone, Debug)]
-// In the order of the source: the fast path reads all but the last word.
-#[repr(C)]
 pub struct Cursor {
-    // Not boxed: nearly every matcher has one automaton, and its cursor is then read without an indirection.
-    first: lazy_dfa::DfaCursor,
-    // `None` for one automaton, so that such a cursor allocates nothing.
-    more: Option<Box<[lazy_dfa::DfaCursor]>>,
+    dfa: lazy_dfa::DfaCursor,
+    /// The cursors of the automata that follow.
+    next: Option<Box<Cursor>>,
 }
 
 impl Cursor {
+    /// Returns the cursors of the automata in their order.
+    fn cursors(&self) -> impl Iterator<Item = &lazy_dfa::DfaCursor> {
+        std::iter::successors(Some(self), |cursor| cursor.next.as_deref()).map(|cursor| &cursor.dfa)
+    }
+
+    /// Returns the cursors of the automata in their order.
+    #[inline(always)]
+    fn cursors_mut(&mut self) -> impl Iterator<Item = &mut lazy_dfa::DfaCursor> {
+        let mut rest = Some(self);
+        std::iter::from_fn(move || {
+            let Cursor { dfa, next } = rest.take()?;
+            rest = next.as_deref_mut();
+            Some(dfa)
+        })
+    }
+
     /// Steps a delta of 1 to [`MAX_SHORT_LEN`] bytes and copies the bytes to `padded_out`, padded with zeros. Declines if there are
     /// several automata, a suffix is live, the cursor is in the fallback, a character is incomplete, a state on the way
     /// is special, or `accepts` refuses the bytes. Returns false if it declined; then only `padded_out` has changed.
@@ -204,7 +219,7 @@ impl Cursor {
     ) -> bool {
         // Several automata would have to agree before any of them moves. That is left to
         // `Matcher::push_short_with_suffixes`.
-        self.more.is_none() && self.first.push_short(bytes, padded_out, accepts)
+        self.next.is_none() && self.dfa.push_short(bytes, padded_out, accepts)
     }
 }
 
@@ -283,9 +298,8 @@ impl Matcher {
 
     /// Returns the automata with their patterns, or `None` if there are so few patterns that they are not planned.
     pub fn layout(&self) -> Option<MatcherLayout> {
-        let automata = [&self.first].into_iter().chain(&self.more);
-        let count: usize = automata.clone().map(|it| it.patterns.len()).sum();
-        let layout = automata.map(|automaton| AutomatonLayout {
+        let count: usize = self.automata().map(|it| it.patterns.len()).sum();
+        let layout = self.automata().map(|automaton| AutomatonLayout {
             patterns: automaton.patterns.to_vec(),
             is_single_match: automaton.lazy.is_single_match(),
         });
@@ -415,7 +429,7 @@ impl Matcher {
     #[inline]
     pub fn run(&self, cursor: &mut Cursor, bytes: &[u8]) -> IdleRun {
         match self.more.is_empty() {
-            true => self.first.lazy.run(&mut cursor.first, bytes),
+            true => self.first.lazy.run(&mut cursor.dfa, bytes),
             // Two automata are idle at different positions. An empty run makes the caller step the bytes with `push`.
             false => IdleRun::default(),
         }
@@ -450,7 +464,7 @@ impl Matcher {
         if !self.more.is_empty() || !is_short(bytes) {
             return None;
         }
-        self.first.lazy.try_step_short(&mut cursor.first, bytes)
+        self.first.lazy.try_step_short(&mut cursor.dfa, bytes)
     }
 
     /// Moves the cursor over a delta that [`try_step_short`](Self::try_step_short) has stepped from where it is.
@@ -461,7 +475,7 @@ impl Matcher {
     #[inline]
     pub fn accept_short(&self, cursor: &mut Cursor, bytes: &[u8], step: ShortStep) {
         let Automaton { lazy, .. } = &self.first;
-        lazy.accept_short(&mut cursor.first, step, bytes.len());
+        lazy.accept_short(&mut cursor.dfa, step, bytes.len());
     }
 
     /// Returns true if there is no partial match: no match that starts before this position can end after it.
@@ -470,24 +484,23 @@ impl Matcher {
     /// and step suffixes apart, so of them the result says nothing.
     #[inline]
     pub fn is_idle(&self, cursor: &Cursor) -> bool {
-        let mut more = self.more.iter().zip(cursor.more.iter().flatten());
-        self.first.lazy.is_idle(&cursor.first)
-            && more.all(|(automaton, cursor)| automaton.lazy.is_idle(cursor))
+        self.automata()
+            .zip(cursor.cursors())
+            .all(|(automaton, cursor)| automaton.lazy.is_idle(cursor))
     }
 
     /// Returns a cursor at the start of a haystack.
     #[inline]
     pub fn start(&self) -> Cursor {
-        let more = || {
-            self.more
-                .iter()
-                .map(|automaton| automaton.lazy.start())
-                .collect()
+        let start = |automaton: &Automaton, next| Cursor {
+            dfa: automaton.lazy.start(),
+            next,
         };
-        Cursor {
-            first: self.first.lazy.start(),
-            more: (!self.more.is_empty()).then(more),
-        }
+        let more = self.more.iter();
+        let next = more.rfold(None, |next, automaton| {
+            Some(Box::new(start(automaton, next)))
+        });
+        start(&self.first, next)
     }
 
     /// Moves the cursor to the start of another haystack.
@@ -519,14 +532,9 @@ impl Matcher {
     pub fn push(&self, cursor: &mut Cursor, bytes: &[u8], mut on: impl FnMut(MatchEvent)) {
         if self.more.is_empty() {
             let Automaton { lazy, .. } = &self.first;
-            return lazy.push(
-                &mut cursor.first,
-                bytes,
-                ShortPath::Declined,
-                &mut |event| {
-                    on(self.first.event(event));
-                },
-            );
+            return lazy.push(&mut cursor.dfa, bytes, ShortPath::Declined, &mut |event| {
+                on(self.first.event(event));
+            });
         }
         self.each(cursor, |automaton, cursor| {
             // A short delta that they declined together may be plain to this one.
@@ -550,7 +558,7 @@ impl Matcher {
         }
         self.first
             .lazy
-            .push_short_with_suffixes(&mut cursor.first, bytes)
+            .push_short_with_suffixes(&mut cursor.dfa, bytes)
     }
 
     /// As [`push_short_with_suffixes`](Self::push_short_with_suffixes), for several automata: all of them accept the
@@ -561,21 +569,22 @@ impl Matcher {
         if !is_short(bytes) || !bytes.is_ascii() {
             return None;
         }
-        let first = self.first.lazy.try_step_short(&mut cursor.first, bytes)?;
-        let cursors = cursor.more.as_deref_mut()?;
+        let first = self.first.lazy.try_step_short(&mut cursor.dfa, bytes)?;
+        let more = self.more.iter();
         let mut shorts = [first; MAX_SHORT_AUTOMATA];
-        if cursors.len() > MAX_SHORT_AUTOMATA {
+        if more.len() > MAX_SHORT_AUTOMATA {
             return None;
         }
-        for ((automaton, cursor), short) in self.more.iter().zip(&mut *cursors).zip(&mut shorts) {
+        let cursors = cursor.cursors_mut().skip(1);
+        for ((automaton, cursor), short) in more.clone().zip(cursors).zip(&mut shorts) {
             if !cursor.is_exhausted() {
                 *short = automaton.lazy.try_step_short(cursor, bytes)?;
             }
         }
         // All of them have accepted. From here on nothing can fail.
         let len = bytes.len();
-        self.first.lazy.accept_short(&mut cursor.first, first, len);
-        for ((automaton, cursor), short) in self.more.iter().zip(cursors).zip(&shorts) {
+        self.first.lazy.accept_short(&mut cursor.dfa, first, len);
+        for ((automaton, cursor), short) in more.zip(cursor.cursors_mut().skip(1)).zip(&shorts) {
             if !cursor.is_exhausted() {
                 automaton.lazy.accept_short(cursor, *short, len);
             }
@@ -624,16 +633,14 @@ impl Matcher {
     /// Returns the number of automata that have a prefilter.
     #[cfg(test)]
     fn filters(&self) -> usize {
-        let automata = [&self.first].into_iter().chain(&self.more);
-        automata
+        self.automata()
             .filter(|automaton| automaton.lazy.has_prefilter())
             .count()
     }
 
     /// Returns the sizes of the automata that have patterns.
     pub fn sizes(&self) -> impl Iterator<Item = AutomatonSize> {
-        let automata = [&self.first].into_iter().chain(&self.more);
-        automata
+        self.automata()
             .filter(|automaton| !automaton.patterns.is_empty())
             .map(|automaton| automaton.lazy.size())
     }
@@ -641,16 +648,18 @@ impl Matcher {
     /// Returns the number of bytes of this haystack that belong to no character.
     pub fn invalid_bytes(cursor: &Cursor) -> u64 {
         // Every automaton reads the same bytes.
-        cursor.first.invalid_bytes().into()
+        cursor.dfa.invalid_bytes().into()
+    }
+
+    /// Returns the automata in their order.
+    fn automata(&self) -> impl Iterator<Item = &Automaton> {
+        [&self.first].into_iter().chain(&self.more)
     }
 
     #[inline(always)]
     fn each(&self, cursor: &mut Cursor, mut on: impl FnMut(&Automaton, &mut lazy_dfa::DfaCursor)) {
-        on(&self.first, &mut cursor.first);
-        let more = cursor.more.iter_mut().flat_map(|more| more.iter_mut());
-        self.more
-            .iter()
-            .zip(more)
+        self.automata()
+            .zip(cursor.cursors_mut())
             .for_each(|(automaton, cursor)| on(automaton, cursor));
     }
 }

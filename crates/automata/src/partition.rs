@@ -151,14 +151,19 @@ impl PartitionPlan {
         }
     }
 
-    /// Distributes the patterns over automata as `layout` says. Returns `None` if that violates invariant 2 or 4, or if an
-    /// automaton for single matches would have to report every end: the layout may come from anyone. Invariant 3 is not
-    /// tested, because a layout that violates it costs speed only.
+    /// Distributes the patterns over automata as `layout` says. Returns `None` if that violates invariant 2 or 4, if an
+    /// automaton for single matches would have to report every end, or if there are more automata than
+    /// [`partition`](Self::partition) makes: the layout may come from anyone. Invariant 3 is not tested, because a layout
+    /// that violates it costs speed only.
     pub(crate) fn partition_as(
         &self,
         simplified: &[SimplifiedPattern],
         layout: &MatcherLayout,
     ) -> Option<Vec<Partition>> {
+        // A cursor is a list with an element for each automaton, which is dropped recursively.
+        if layout.automata.len() > max_automata(simplified.len()) {
+            return None;
+        }
         let mut is_placed = vec![false; simplified.len()];
         let mut parts: Vec<Partition> = Vec::new();
         for AutomatonLayout {
@@ -268,6 +273,13 @@ const MAX_MOVED: usize = 120;
 
 /// The numbers of automata that are tried.
 const AUTOMATON_COUNTS: [usize; 5] = [1, 2, 3, 4, 6];
+
+/// Returns the most automata that patterns are distributed over: in each of the two symbol spaces those of
+/// [`AUTOMATON_COUNTS`], and those that report each of their patterns once.
+const fn max_automata(patterns: usize) -> usize {
+    let [.., most] = AUTOMATON_COUNTS;
+    2 * (most + patterns.div_ceil(MAX_SINGLE_MATCH))
+}
 
 /// The least bytes of the table that profiling builds. The smaller one, for the reason given at [`FIRST_BUDGET`], has
 /// room for [`MAX_STATES`] states of patterns that distinguish two hundred classes of characters.
@@ -723,6 +735,29 @@ mod tests {
             !fits(&[(&[0], false), (&[1, 3], true), (&[2], false)]),
             "every end"
         );
+    }
+
+    #[test]
+    fn a_layout_with_more_automata_than_are_made_is_not_used() {
+        let most = max_automata(MAX_SINGLE_MATCH);
+        let simplified = |count: usize| -> Vec<SimplifiedPattern> {
+            let word = || SimplifiedPattern {
+                hir: Hir::literal(*b"word"),
+                wants_every_end: false,
+            };
+            (0..count).map(|_| word()).collect()
+        };
+        for (count, is_used) in [(most, true), (most + 1, false)] {
+            let automata = (0..count as u32).map(|pattern| AutomatonLayout {
+                patterns: vec![PatternId(pattern)],
+                is_single_match: false,
+            });
+            let layout = MatcherLayout {
+                automata: automata.collect(),
+            };
+            let parts = PartitionPlan::USUAL.partition_as(&simplified(count), &layout);
+            assert_eq!(parts.is_some(), is_used, "{count} automata");
+        }
     }
 
     #[test]

@@ -1070,8 +1070,8 @@ fn a_forced_layout_is_the_one_in_use() {
     let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
     let mut matcher = matcher_of(&parsed(&patterns), 1 << 20, plan(None, 3, None));
     let forced = |matcher: &Matcher| -> Vec<_> {
-        let automata = [&matcher.first].into_iter().chain(&matcher.more);
-        automata.map(|automaton| automaton.lazy.forced()).collect()
+        let forced = matcher.automata().map(|automaton| automaton.lazy.forced());
+        forced.collect()
     };
     assert_eq!(forced(&matcher).len(), 3);
     matcher.set_tile(SMALL_TILE);

@@ -125,7 +125,7 @@ impl HaystackReader {
         members: &mut MemberList<'a>,
     ) -> bool {
         if !view.patterns.is_empty() {
-            if self.first_end.is_confirming() {
+            if self.first_end.is_confirming {
                 return false;
             }
             members.add(&self.first_end.cursor, IdleGroup::Untracked);

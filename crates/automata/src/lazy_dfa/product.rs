@@ -198,8 +198,7 @@ impl<'a> Member<'a> {
 
     /// Returns the cursors of its automata.
     fn cursors(self) -> impl Iterator<Item = &'a DfaCursor> {
-        let more = self.cursor.more.iter().flatten();
-        [&self.cursor.first].into_iter().chain(more)
+        self.cursor.cursors()
     }
 }
 
@@ -392,11 +391,8 @@ impl MemberStates<'_> {
     /// # Panics
     /// The product has no such member, or the cursor is of another table.
     pub fn move_next(&mut self, cursor: &mut Cursor) {
-        self.move_one(&mut cursor.first);
         cursor
-            .more
-            .iter_mut()
-            .flatten()
+            .cursors_mut()
             .for_each(|cursor| self.move_one(cursor));
     }
 

@@ -204,10 +204,11 @@ impl LazyDfa {
     }
 
     /// Steps the suffixes over the bytes of a block. Returns false if a state was special; then nothing has changed.
-    #[inline]
+    #[inline(always)]
     #[allow(unsafe_code, reason = "unchecked steps")]
     fn push_suffixes(&self, cursor: &mut DfaCursor, block: &[u8]) -> bool {
-        let Some(extra) = &mut cursor.extra else {
+        // Empty once the last suffix is dead, which is most often.
+        let Some(extra) = cursor.extra.as_mut().filter(|extra| !extra.is_empty()) else {
             return true;
         };
         let columns = self.nfa.alphabet.block(block);

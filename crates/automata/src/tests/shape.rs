@@ -230,7 +230,7 @@ fn describe(set: &Set, level: SimdLevel) -> String {
         ways.long,
         ways.hits
     );
-    for automaton in [&matcher.first].into_iter().chain(&matcher.more) {
+    for automaton in matcher.automata() {
         describe_union(automaton, &mut out);
     }
     out

@@ -1,5 +1,7 @@
 //! Reads a haystack for the first end of each pattern.
 
+use std::mem::offset_of;
+
 #[cfg(feature = "lookaround")]
 use super::confirm::CandidateQueue;
 use super::context::MatchContext;
@@ -18,12 +20,15 @@ use ttsr_views::chunk::{Chunk, DecidedOffset, OffsetMap};
 #[repr(C)]
 pub(in crate::stream::part) struct FirstEndReader {
     pub(super) cursor: Cursor,
-    /// The candidates for confirmation; `None` if no pattern of the view looks around.
-    #[cfg(feature = "lookaround")]
-    candidates: Option<Box<CandidateQueue>>,
+    /// True if every byte must be kept for patterns that look around: if there are `candidates`, which a delta does not
+    /// touch.
+    pub(super) is_confirming: bool,
     pub(super) window: Window,
     /// `None` if no pattern of the view has an exception.
     pub(super) exceptions: Option<Box<Exceptions>>,
+    /// The candidates for confirmation; `None` if no pattern of the view looks around.
+    #[cfg(feature = "lookaround")]
+    candidates: Option<Box<CandidateQueue>>,
 }
 
 /// The end of a text.
@@ -36,23 +41,25 @@ pub(super) enum StopKind {
 }
 
 impl FirstEndReader {
+    /// The number of bytes from the start that a short delta touches: all before the window, and the first two words of
+    /// the window.
+    pub(in crate::stream::part) const TOUCHED_BYTES: usize =
+        offset_of!(FirstEndReader, window) + 2 * size_of::<usize>();
+
     pub(in crate::stream::part) fn new(view: &ViewRules) -> FirstEndReader {
+        #[cfg(feature = "lookaround")]
+        let candidates = CandidateQueue::new(&view.confirms);
         FirstEndReader {
             cursor: view.matcher.start(),
+            #[cfg(feature = "lookaround")]
+            is_confirming: candidates.is_some(),
+            #[cfg(not(feature = "lookaround"))]
+            is_confirming: false,
             window: Window::default(),
             exceptions: Exceptions::new(view),
             #[cfg(feature = "lookaround")]
-            candidates: CandidateQueue::new(&view.confirms),
+            candidates,
         }
-    }
-
-    /// Returns true if every byte must be kept for patterns that look around.
-    #[inline(always)]
-    pub(super) fn is_confirming(&self) -> bool {
-        #[cfg(feature = "lookaround")]
-        return self.candidates.is_some();
-        #[cfg(not(feature = "lookaround"))]
-        false
     }
 
     /// Starts another text.
@@ -83,7 +90,7 @@ impl FirstEndReader {
         bytes: &[u8],
         accepts: impl FnOnce(&[u8; MAX_SHORT_LEN]) -> bool,
     ) -> bool {
-        let is_done = !self.is_confirming()
+        let is_done = !self.is_confirming
             && self
                 .cursor
                 .push_short(bytes, self.window.spare_capacity(), accepts);
@@ -102,7 +109,7 @@ impl FirstEndReader {
         matcher: &Matcher,
         bytes: &[u8],
     ) -> bool {
-        if self.is_confirming() {
+        if self.is_confirming {
             return false;
         }
         let Some(padded) = matcher.push_short_with_suffixes(&mut self.cursor, bytes) else {
