@@ -404,8 +404,8 @@ impl MatchReader {
             self.read_deferred(admission, at);
         }
         // Built transitions first: most deltas need no list of members and no lock.
-        let is_kept = self.deferred.push_matchers(bytes)
-            || bytes.is_ascii() && self.build_and_defer(admission, bytes, at);
+        let is_kept =
+            self.deferred.push_matchers(bytes) || self.build_and_defer(admission, bytes, at);
         if !is_kept {
             return false;
         }
@@ -444,7 +444,7 @@ impl MatchReader {
             reader,
             views,
         } = self;
-        let mut members = MemberList::new(reader.any_cursor());
+        let mut members = MemberList::new(reader.any_member(&rules.raw));
         // Invariants 2 and 4 of `deferred`: false if a search or a match waits, or if a view changes the text.
         let is_plain = reader.add_members(&rules.raw, max_held, &mut members)
             && match &*views {

@@ -232,11 +232,6 @@ impl Table {
         StateId(self.match_bit)
     }
 
-    /// Returns the column of an ASCII character.
-    pub(crate) fn ascii_column(&self, byte: u8) -> Column {
-        Column::from(self.bytes.0[usize::from(byte)])
-    }
-
     /// Returns true if the state has a report or a sparse row, or is [`Table::unknown`].
     #[inline(always)]
     pub(crate) fn is_special(&self, state: StateId) -> bool {

@@ -60,6 +60,13 @@ pub fn decode_multibyte(bytes: &[u8]) -> Option<(char, usize)> {
     Some((char::from_u32(code)?, len))
 }
 
+/// Returns the number of bytes of the last character of a text of whole characters; 1 if the text is empty.
+pub(crate) fn last_char_len(text: &[u8]) -> usize {
+    let continuations = text.iter().rev().take_while(|byte| is_continuation(**byte));
+    // At most four, so that text of stray bytes gives a length, too.
+    1 + continuations.take(3).count()
+}
+
 /// Returns the low `count` bits of a byte.
 fn bits(byte: u8, count: u32) -> u32 {
     u32::from(byte) & ((1 << count) - 1)

@@ -26,10 +26,10 @@ use std::sync::Arc;
 use memchr::memrchr;
 
 use crate::program::{ProductCache, ViewSet};
-use ttsr_automata::Cursor;
 use ttsr_automata::product::{
     IdleGroup, IdlePositions, Member, MemberStates, Product, ProductState, ProductStep,
 };
+use ttsr_automata::{Cursor, Matcher};
 use ttsr_views::markdown::VerbatimState;
 
 /// The most bytes that are kept.
@@ -51,10 +51,10 @@ pub(super) struct MemberList<'a> {
 }
 
 impl<'a> MemberList<'a> {
-    /// Returns an empty list. `any` is any cursor.
-    pub(super) fn new(any: &'a Cursor) -> MemberList<'a> {
+    /// Returns an empty list. `any` is any member.
+    pub(super) fn new(any: Member<'a>) -> MemberList<'a> {
         MemberList {
-            members: [Member::new(any); MAX_MEMBERS],
+            members: [any; MAX_MEMBERS],
             len: 0,
             views: ViewSet::default(),
             filter: VerbatimState::Paragraph,
@@ -63,10 +63,14 @@ impl<'a> MemberList<'a> {
     }
 
     /// Adds a matcher.
-    pub(super) fn add(&mut self, cursor: &'a Cursor, idle: IdleGroup) {
+    pub(super) fn add(&mut self, matcher: &'a Matcher, cursor: &'a Cursor, idle: IdleGroup) {
         match self.members.get_mut(self.len) {
             Some(member) => {
-                *member = Member { cursor, idle };
+                *member = Member {
+                    matcher,
+                    cursor,
+                    idle,
+                };
                 self.len += 1;
             }
             None => self.is_too_long = true,
@@ -291,7 +295,7 @@ impl DeferredText {
                 .expect("the product has stepped this text"),
         };
         Some(SteppedText {
-            states: product.member_states(state, bytes.len()),
+            states: product.member_states(state, bytes),
             kept: self.bytes.len(),
             bytes,
             idle,

@@ -16,8 +16,8 @@ use crate::stream::Counters;
 pub(super) use context::MatchContext;
 pub(super) use first_end::FirstEndReader;
 use full_match::{FullMatchInput, FullMatchReader};
-use ttsr_automata::product::IdleGroup;
-use ttsr_automata::{Cursor, MAX_SHORT_LEN, is_short};
+use ttsr_automata::product::{IdleGroup, Member};
+use ttsr_automata::{MAX_SHORT_LEN, is_short};
 use ttsr_views::chunk::{Chunk, DecidedOffset};
 
 /// Returns a short delta padded with zeros.
@@ -111,16 +111,16 @@ impl HaystackReader {
         }
     }
 
-    /// Returns any cursor of the haystack.
-    pub(super) fn any_cursor(&self) -> &Cursor {
-        &self.first_end.cursor
+    /// Returns any matcher of the haystack with its cursor.
+    pub(super) fn any_member<'a>(&'a self, view: &'a ViewRules) -> Member<'a> {
+        Member::new(&view.matcher, &self.first_end.cursor)
     }
 
     /// Adds the matchers. Returns false if some text without a match needs more than their steps. At most
     /// `max_held` bytes may be held.
     pub(super) fn add_members<'a>(
         &'a self,
-        view: &ViewRules,
+        view: &'a ViewRules,
         max_held: usize,
         members: &mut MemberList<'a>,
     ) -> bool {
@@ -128,7 +128,7 @@ impl HaystackReader {
             if self.first_end.is_confirming {
                 return false;
             }
-            members.add(&self.first_end.cursor, IdleGroup::Untracked);
+            members.add(&view.matcher, &self.first_end.cursor, IdleGroup::Untracked);
         }
         let mut full = self.full.iter().zip(&view.full);
         full.all(|(full, rules)| {
@@ -138,7 +138,7 @@ impl HaystackReader {
                 (true, Some(_)) => IdleGroup::HeldInView,
                 (false, _) => IdleGroup::Tracked,
             };
-            members.add(&full.cursor, idle);
+            members.add(&rules.matcher, &full.cursor, idle);
             full.is_detecting(rules, max_held)
         })
     }

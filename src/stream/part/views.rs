@@ -173,7 +173,7 @@ impl Views {
     /// a view changes the text, or the next byte begins a haystack.
     pub(super) fn add_members<'a>(
         &'a self,
-        rules: &ChannelRules,
+        rules: &'a ChannelRules,
         max_held: usize,
         members: &mut MemberList<'a>,
     ) -> bool {

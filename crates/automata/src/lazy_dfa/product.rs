@@ -1,9 +1,13 @@
 //! The product automaton of several matchers that read the same text: one step takes the place of a step of each.
 //!
 //! A state of the product stands for a tuple of states, one for each automaton of each matcher. It is built lazily from
-//! their tables. The product has a transition only on ASCII, and only where no automaton does more than change its state.
-//! Where one of them reports a pattern, activates a suffix or has not built the transition, the product has none. The
-//! caller adds a small automaton of its own, the [`TextFilter`], which restricts the text further.
+//! their tables. The product has a transition only where no automaton does more than change its state. Where one of them
+//! reports a pattern, activates a suffix or has not built the transition, the product has none. The caller adds a small
+//! automaton of its own, the [`TextFilter`], which restricts the text further.
+//!
+//! The product steps bytes, and the automata of its matchers step characters. A state within a character therefore stands
+//! for the tuple before it and the first bytes of the character. The automata step at its last byte. A text that ends
+//! within a character is not stepped: the matchers would have to wait for the rest of it.
 //!
 //! A caller steps the product over a delta as it arrives. While there are transitions, no matcher would have reported
 //! anything, so none of them is stepped. Before a delta on which there is no transition, the cursors move to the states
@@ -11,8 +15,10 @@
 //!
 //! # Layout
 //!
-//! A row has a cell for each ASCII character. A cell holds the offset of a row in `cells`, which is a multiple of
-//! `COLUMNS`, and in its lowest bits whether the matchers of each [`IdleGroup`] are idle in that state and the filter is settled.
+//! A row has a cell for each byte. A cell holds the offset of a row in `cells`, which is a multiple of `COLUMNS`, and in its
+//! lowest bits whether the matchers of each [`IdleGroup`] are idle in that state, whether the filter is settled, and whether
+//! the state is within a character. The cells of the bytes beyond ASCII are in a second half of `cells`, so that they lie in
+//! no cache line that ASCII text needs.
 //!
 //! # Invariants
 //!
@@ -23,30 +29,35 @@
 //!    `generations` alone: a cursor of another generation enters no state.
 //! 4. Stepping takes no lock. Entering and leaving the product reads `tuples` and `by_hash` under a lock that readers share;
 //!    building a transition takes it alone.
-//! 5. A [`ProductState`] is never row 0.
+//! 5. A [`ProductState`] is never row 0, and never within a character.
 //!
 //! The product keeps no table alive: the caller passes the cursors, which hold them, wherever a table is read.
 
 use std::ops::Range;
 
 use super::super::Cursor;
+use super::super::Matcher;
+use super::super::alphabet::Alphabet;
 use super::super::hash::{self, IdentityMap};
 use super::super::sync::{
     AtomicU32, Ordering, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 use super::super::table::{StateId, reserve};
+use super::super::utf8::{self, Symbol};
 use super::DfaCursor;
 
-/// The cells of a row: one for each ASCII character.
+/// The cells of a row in each half of `cells`: one for each ASCII character, and one for each byte beyond.
 // PERF: rows by byte and not by class, so that a step needs no lookup of the column. A delta of text with the default packs
 // takes 1,313 instructions, and 2,500 with a step of each automaton (callgrind of `cargo bench --bench shipped`).
 const COLUMNS: usize = 128;
 
 /// The bits of a cell: the first is set if every [`IdleGroup::Held`] and [`IdleGroup::HeldInView`] member is idle, the second
-/// if every [`IdleGroup::Tracked`] member is, too, the third if the state of the filter is settled.
+/// if every [`IdleGroup::Tracked`] member is, too, the third if the state of the filter is settled. The fourth is set within
+/// a character, and no other one with it.
 const HELD_IDLE: u32 = 1;
 const ALL_IDLE: u32 = 2;
 const SETTLED: u32 = 4;
+const PARTIAL: u32 = 8;
 
 /// The most rows of a product. Text that needs more gains little from it.
 const MAX_ROWS: usize = match cfg!(target_family = "wasm") {
@@ -55,10 +66,16 @@ const MAX_ROWS: usize = match cfg!(target_family = "wasm") {
     false => 8192,
 };
 
+/// The most rows within a character. There are as many for each state after which a script begins as the script has pairs
+/// of first bytes: some 400 for Chinese.
+const MAX_PARTIAL_ROWS: usize = MAX_ROWS / 2;
+
 /// A matcher's cursor as a member of a product.
 #[derive(Clone, Copy, Debug)]
 pub struct Member<'a> {
-    /// The cursor of the matcher.
+    /// The matcher.
+    pub matcher: &'a Matcher,
+    /// Its cursor.
     pub cursor: &'a Cursor,
     /// The positions of [`IdlePositions`] that consider this matcher.
     pub idle: IdleGroup,
@@ -101,13 +118,13 @@ pub struct IdlePositions {
 /// let after = |state, byte| (byte != b'\n').then_some(state);
 /// let product = Product::new(TextFilter { after, is_settled: |_| true });
 /// // The tables have no transitions for this text yet.
-/// let start = product.start(&[Member::new(&first), Member::new(&second)], 0).unwrap();
+/// let start = product.start(&[Member::new(&one, &first), Member::new(&other, &second)], 0).unwrap();
 /// assert!(product.step(start, b"no pan").is_none());
 /// for (matcher, cursor) in [(&one, &mut first), (&other, &mut second)] {
 ///     matcher.push(cursor, b"no pan", |event| panic!("{event:?}"));
 ///     matcher.restart(cursor);
 /// }
-/// let members = [Member::new(&first), Member::new(&second)];
+/// let members = [Member::new(&one, &first), Member::new(&other, &second)];
 /// let step = product.build(&members, start, b"no pan").unwrap();
 /// assert_eq!(product.step(start, b"no pan").unwrap().state, step.state);
 /// // A match has no transition.
@@ -131,6 +148,8 @@ struct Rows {
     tuples: Vec<MemberState>,
     /// The row of each tuple, by its hash.
     by_hash: IdentityMap<u64, u32>,
+    /// The number of rows within a character.
+    partial: usize,
 }
 
 /// The most automata of a product.
@@ -148,7 +167,8 @@ struct Tuple {
 /// An automaton that restricts the text of a product. Its states are numbers that the caller chooses.
 #[derive(Clone, Copy, Debug)]
 pub struct TextFilter {
-    /// Returns the state after a state and an ASCII character, or `None` if the text is not to be stepped.
+    /// Returns the state after a state and a character, of which it gets the first byte, or `None` if the text is not to be
+    /// stepped.
     pub after: fn(u8, u8) -> Option<u8>,
     /// Returns true if the caller may use the text up to this state, whatever follows.
     pub is_settled: fn(u8) -> bool,
@@ -160,9 +180,16 @@ enum MemberState {
     State(StateId),
     /// The automaton reports each pattern once, and has reported all.
     Exhausted,
-    /// A state of the filter, the first of each tuple.
-    Filter(u8),
+    /// A state of the filter, the first of each tuple, with the bytes of the incomplete character.
+    Filter {
+        state: u8,
+        pending: Pending,
+    },
 }
+
+/// The bytes of an incomplete character, at most three, padded with zeros.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Pending([u8; 3]);
 
 /// A state of a [`Product`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,12 +212,15 @@ pub struct MemberStates<'a> {
     at: usize,
     /// The number of bytes that the product has stepped.
     len: usize,
+    /// The number of bytes of the last character.
+    last_char: usize,
 }
 
 impl<'a> Member<'a> {
     /// Returns a member that is not tracked.
-    pub fn new(cursor: &'a Cursor) -> Member<'a> {
+    pub fn new(matcher: &'a Matcher, cursor: &'a Cursor) -> Member<'a> {
         Member {
+            matcher,
             cursor,
             idle: IdleGroup::Untracked,
         }
@@ -200,18 +230,26 @@ impl<'a> Member<'a> {
     fn cursors(self) -> impl Iterator<Item = &'a DfaCursor> {
         self.cursor.cursors()
     }
+
+    /// Returns the alphabets of its automata, with their cursors.
+    fn automata(self) -> impl Iterator<Item = (&'a Alphabet, &'a DfaCursor)> {
+        let alphabets = self.matcher.automata();
+        alphabets
+            .map(|automaton| &automaton.lazy.nfa().alphabet)
+            .zip(self.cursors())
+    }
 }
 
 impl Product {
     /// Creates a product without states, for text that `filter` accepts.
     ///
     /// # Complexity
-    /// Reserves 4 MiB of address space, 128 KiB of memory on WebAssembly. A state takes 512 bytes of it, and eight bytes
-    /// for each automaton besides.
+    /// Reserves 8 MiB of address space, 256 KiB of memory on WebAssembly. A state takes 512 bytes of it, 1,024 if characters
+    /// beyond ASCII follow, and eight bytes for each automaton besides.
     #[must_use]
     pub fn new(filter: TextFilter) -> Product {
         Product {
-            cells: reserve(MAX_ROWS * COLUMNS),
+            cells: reserve(2 * MAX_ROWS * COLUMNS),
             filter,
             rejected_states: AtomicU32::new(0),
             rows: RwLock::default(),
@@ -225,7 +263,7 @@ impl Product {
     /// # Complexity
     /// Linear in the number of automata. Takes the lock that readers share, alone only to add a state.
     pub fn start(&self, members: &[Member<'_>], filter: u8) -> Option<ProductState> {
-        let mut tuple = self.filter.tuple(filter);
+        let mut tuple = self.filter.tuple(filter, Pending::default());
         for member in members {
             for cursor in member.cursors() {
                 tuple.push(MemberState::of(cursor)?, cursor, member.idle)?;
@@ -247,7 +285,7 @@ impl Product {
         row.map(ProductState)
     }
 
-    /// Steps a text. Returns `None` if there is no transition on one of its bytes.
+    /// Steps a text. Returns `None` if there is no transition on one of its bytes, or if it ends within a character.
     ///
     /// # Complexity
     /// One load for each byte.
@@ -266,19 +304,16 @@ impl Product {
         text: &[u8],
         mut missing: impl FnMut(u32, u8) -> Option<u32>,
     ) -> Option<ProductStep> {
-        // One test for the whole text instead of one for each byte: a byte that is not ASCII leads to the cell of
-        // another character, whose row is thrown away here.
-        let (mut state, mut bits) = (from.0, 0);
+        let mut state = from.0;
         let mut idle = IdlePositions::default();
         for (at, &byte) in text.iter().enumerate() {
-            bits |= byte;
             state = match self.next(state, byte) {
                 0 => missing(state, byte).unwrap_or(0),
                 next => next,
             };
             idle.record(state, at + 1);
         }
-        (state != 0 && bits.is_ascii()).then_some(ProductStep {
+        (state != 0 && state & PARTIAL == 0).then_some(ProductStep {
             state: ProductState(state),
             idle,
         })
@@ -286,7 +321,7 @@ impl Product {
 
     /// Steps a text and builds the transitions that are missing. `members` are those of which `from` is a state, in the
     /// order of [`start`](Self::start); their cursors may be elsewhere in the text by now. Returns `None` if a member has
-    /// more to do in the text than to change its state, or if there is no room.
+    /// more to do in the text than to change its state, if the text ends within a character, or if there is no room.
     ///
     /// # Complexity
     /// Linear in the length of the text and, for each transition that is missing, in the number of automata. Takes the lock
@@ -300,9 +335,6 @@ impl Product {
         from: ProductState,
         text: &[u8],
     ) -> Option<ProductStep> {
-        if !text.is_ascii() {
-            return None;
-        }
         let mut rows = self.write();
         self.step_with(from, text, |state, byte| {
             let tuple = rows.successor(members, state, byte, self.filter);
@@ -314,17 +346,18 @@ impl Product {
         })
     }
 
-    /// Returns the states of the matchers in `state`, which the product has reached after `len` bytes.
+    /// Returns the states of the matchers in `state`, which the product has reached after `text`.
     ///
     /// # Panics
     /// The state is of another product, and has no row in this one.
     #[must_use]
-    pub fn member_states(&self, state: ProductState, len: usize) -> MemberStates<'_> {
+    pub fn member_states(&self, state: ProductState, text: &[u8]) -> MemberStates<'_> {
         let rows = self.read();
         MemberStates {
             at: rows.tuple_at(state.0).start + 1,
             rows,
-            len,
+            len: text.len(),
+            last_char: utf8::last_char_len(text),
         }
     }
 
@@ -367,10 +400,11 @@ impl Product {
     }
 }
 
-/// Returns the index of the cell of a row for an ASCII character.
+/// Returns the index of the cell of a row for a byte.
 #[inline(always)]
 fn cell(state: u32, byte: u8) -> usize {
-    (state & !(COLUMNS as u32 - 1)) as usize + usize::from(byte & (COLUMNS as u8 - 1))
+    let half = usize::from(byte / COLUMNS as u8) * (MAX_ROWS * COLUMNS);
+    (state & !(COLUMNS as u32 - 1)) as usize + usize::from(byte % COLUMNS as u8) + half
 }
 
 impl IdlePositions {
@@ -406,7 +440,7 @@ impl MemberStates<'_> {
             cursor.state = state;
             // The text counts as use of the table, as if the cursor had stepped it: see `CacheBuilder::build`.
             cursor.stepped = cursor.stepped.wrapping_add(self.len as u32);
-            cursor.decoder.advance_ascii();
+            cursor.decoder.advance(self.last_char);
         }
         self.at += 1;
     }
@@ -423,14 +457,19 @@ impl ProductState {
 
 impl TextFilter {
     /// Returns a tuple of a state of this filter and no automaton.
-    fn tuple(self, state: u8) -> Tuple {
+    fn tuple(self, state: u8, pending: Pending) -> Tuple {
         let mut states = [MemberState::Exhausted; MAX_AUTOMATA + 1];
-        states[0] = MemberState::Filter(state);
-        let settled = if (self.is_settled)(state) { SETTLED } else { 0 };
+        states[0] = MemberState::Filter { state, pending };
+        let bits = match (pending.bytes(), (self.is_settled)(state)) {
+            // No text ends here, so nobody is idle.
+            ([_, ..], _) => PARTIAL,
+            ([], true) => HELD_IDLE | ALL_IDLE | SETTLED,
+            ([], false) => HELD_IDLE | ALL_IDLE,
+        };
         Tuple {
             states,
             len: 1,
-            bits: HELD_IDLE | ALL_IDLE | settled,
+            bits,
         }
     }
 }
@@ -441,7 +480,7 @@ impl Tuple {
         *self.states.get_mut(self.len)? = state;
         self.len += 1;
         let is_settled = self.bits & SETTLED != 0;
-        self.bits &= SETTLED | state.idle_bits(cursor, group, is_settled);
+        self.bits &= SETTLED | PARTIAL | state.idle_bits(cursor, group, is_settled);
         Some(())
     }
 
@@ -504,6 +543,13 @@ impl Rows {
             rejected_states.fetch_add(1, Ordering::Relaxed);
             return None;
         }
+        if tuple.bits & PARTIAL != 0 {
+            // Not counted as rejected: another product would soon have as many.
+            if self.partial == MAX_PARTIAL_ROWS {
+                return None;
+            }
+            self.partial += 1;
+        }
         let row = (row * COLUMNS) as u32 | tuple.bits;
         self.tuples.reserve(tuple.len);
         self.by_hash.reserve(1);
@@ -525,14 +571,22 @@ impl Rows {
             return None;
         }
         let (first, states) = self.tuples[self.tuple_at(from)].split_first()?;
-        let MemberState::Filter(state) = *first else {
+        let MemberState::Filter { state, pending } = *first else {
             return None;
         };
-        let mut tuple = filter.tuple((filter.after)(state, byte)?);
+        let (after, pending) = match pending.push(byte)? {
+            Pushed::Char(char, first) => ((filter.after)(state, first)?, Ok(char)),
+            Pushed::Incomplete(pending) => (state, Err(pending)),
+        };
+        let mut tuple = filter.tuple(after, pending.err().unwrap_or_default());
         let mut states = states.iter();
         for member in members {
-            for cursor in member.cursors() {
-                let state = states.next()?.after(cursor, byte)?;
+            for (alphabet, cursor) in member.automata() {
+                let before = states.next()?;
+                let state = match pending {
+                    Ok(char) => before.after(alphabet, cursor, char)?,
+                    Err(_) => *before,
+                };
                 tuple.push(state, cursor, member.idle)?;
             }
         }
@@ -551,21 +605,27 @@ impl MemberState {
             .then_some(MemberState::State(cursor.state))
     }
 
-    /// Returns the state after an ASCII character, if it is plain and built. The state is one of the cursor's table.
-    fn after(self, cursor: &DfaCursor, byte: u8) -> Option<MemberState> {
+    /// Returns the state after a character, if it and those on the way are plain and built. The state is one of the
+    /// cursor's table.
+    fn after(self, alphabet: &Alphabet, cursor: &DfaCursor, char: char) -> Option<MemberState> {
         let MemberState::State(state) = self else {
             return Some(self);
         };
         let table = &cursor.generation.table;
-        let next = table.step(state, table.ascii_column(byte));
-        (!table.is_special(next)).then_some(MemberState::State(next))
+        // A symbol for each byte, if the patterns of the automaton need bytes.
+        let mut next = Some(state);
+        alphabet.symbol(Symbol::Char(char), |column, _| {
+            let after = next.map(|state| table.step(state, column));
+            next = after.filter(|state| !table.is_special(*state));
+        });
+        next.map(MemberState::State)
     }
 
     /// Returns the bits of a cell that say who is idle, as far as this member allows them.
     fn idle_bits(self, cursor: &DfaCursor, group: IdleGroup, is_settled: bool) -> u32 {
         let is_idle = match self {
             MemberState::State(state) => cursor.generation.is_start_state(state),
-            MemberState::Exhausted | MemberState::Filter(_) => true,
+            MemberState::Exhausted | MemberState::Filter { .. } => true,
         };
         match group {
             IdleGroup::Tracked if !is_idle => HELD_IDLE,
@@ -580,7 +640,44 @@ impl MemberState {
         match self {
             MemberState::State(state) => state.bits(),
             MemberState::Exhausted => u32::MAX,
-            MemberState::Filter(state) => state.into(),
+            MemberState::Filter {
+                state,
+                pending: Pending([first, second, third]),
+            } => u32::from_le_bytes([state, first, second, third]),
+        }
+    }
+}
+
+/// The result of [`Pending::push`].
+enum Pushed {
+    /// The character is complete; with its first byte.
+    Char(char, u8),
+    Incomplete(Pending),
+}
+
+impl Pending {
+    /// Returns the bytes without the padding.
+    fn bytes(&self) -> &[u8] {
+        let len = self.0.iter().position(|byte| *byte == 0);
+        &self.0[..len.unwrap_or(self.0.len())]
+    }
+
+    /// Appends a byte. Returns `None` if the bytes are not the start of a character.
+    fn push(self, byte: u8) -> Option<Pushed> {
+        let mut bytes = [0; 4];
+        let len = self.bytes().len();
+        bytes[..len].copy_from_slice(self.bytes());
+        bytes[len] = byte;
+        let bytes = &bytes[..=len];
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Some(Pushed::Char(text.chars().next()?, bytes[0])),
+            // More bytes may complete the character.
+            Err(error) if error.valid_up_to() == 0 && error.error_len().is_none() => {
+                let mut pending = Pending::default();
+                pending.0[..=len].copy_from_slice(bytes);
+                Some(Pushed::Incomplete(pending))
+            }
+            Err(_) => None,
         }
     }
 }

@@ -59,7 +59,7 @@
 //! 1. `Stream::push_slow`, `Stream::read`, `OpenPart::push`
 //! 2. `MatchReader::defer`: repeats frame 4, because frame 3 may have declined for a detector alone; then lets the
 //!    detectors read a delta that is kept
-//! 3. `MatchReader::build_and_defer`, for ASCII
+//! 3. `MatchReader::build_and_defer`
 //! 4. `DeferredText::enter`, if the product is not entered; it calls [`Product::start`](crate::product::Product::start)
 //! 5. `DeferredText::push_and_build`, which calls [`Product::build`](crate::product::Product::build)
 //!

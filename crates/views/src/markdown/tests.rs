@@ -1009,7 +1009,7 @@ fn emitted(markdown: &mut MarkdownView, text: &[u8], from: usize, tag: Tag) -> V
 fn verbatim_text_is_emitted_unchanged_and_may_be_skipped() {
     let mut random = Random::new(17);
     let (mut passed, mut lines) = (0, 0);
-    let mut visits = [0; 16];
+    let mut visits = [0; 20];
     for _ in 0..scale(4_000) {
         let mut text = match random.below(2) {
             0 => markdown_text(&mut random),
@@ -1092,7 +1092,22 @@ fn line_starts(random: &mut Random) -> Vec<u8> {
             text.extend_from_slice(start.as_bytes());
         }
         let rest = random.pick(&[
-            "a", "a b", "", "", "```", "```rs", "~~~", "`a`", "# a", "(a)", "1.5", "a\r",
+            "a",
+            "a b",
+            "",
+            "",
+            "```",
+            "```rs",
+            "~~~",
+            "`a`",
+            "# a",
+            "## a 'b' ##",
+            "#",
+            "(a)",
+            "1.5",
+            "a\r",
+            "é",
+            "’s",
         ]);
         text.extend_from_slice(rest.as_bytes());
         text.push(b'\n');

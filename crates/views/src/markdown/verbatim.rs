@@ -8,7 +8,7 @@ use memchr::memchr;
 
 use super::super::chunk::Chunk;
 use super::line::{LinePhase, starts_only_paragraph};
-use super::{Container, LeafBlock, MarkdownView, Unemitted};
+use super::{Container, LeafBlock, MarkdownView, Unemitted, heading};
 
 /// A state of the text that a [view](MarkdownView) emits unchanged, see [`MarkdownView::verbatim_state`].
 ///
@@ -20,6 +20,8 @@ use super::{Container, LeafBlock, MarkdownView, Unemitted};
 pub enum VerbatimState {
     /// Within a line of a quote, until it ends.
     Quoted,
+    /// Within the text of a heading, until its line ends.
+    Heading,
     /// Within a line of code, until it ends.
     LastCode,
     /// Within a line of code of a fenced block that is in no container and not indented.
@@ -50,11 +52,18 @@ pub enum VerbatimState {
     Marker,
     /// After such a marker, or after marks, and one blank.
     AfterMarker,
+    /// After such a marker, or after marks, and two blanks.
+    AfterMarker2,
+    /// With three blanks.
+    AfterMarker3,
+    /// With four blanks. With a fifth the content of an item may be indented code.
+    AfterMarker4,
 }
 
 impl VerbatimState {
-    const ALL: [VerbatimState; 16] = [
+    const ALL: [VerbatimState; 20] = [
         VerbatimState::Quoted,
+        VerbatimState::Heading,
         VerbatimState::LastCode,
         VerbatimState::Code,
         VerbatimState::CodeStart,
@@ -70,9 +79,12 @@ impl VerbatimState {
         VerbatimState::Digits,
         VerbatimState::Marker,
         VerbatimState::AfterMarker,
+        VerbatimState::AfterMarker2,
+        VerbatimState::AfterMarker3,
+        VerbatimState::AfterMarker4,
     ];
 
-    /// Returns a number below 16 for the state.
+    /// Returns a number below 20 for the state.
     pub fn index(self) -> u8 {
         self as u8
     }
@@ -87,6 +99,7 @@ impl VerbatimState {
     pub fn is_settled(self) -> bool {
         match self {
             VerbatimState::Quoted
+            | VerbatimState::Heading
             | VerbatimState::LastCode
             | VerbatimState::Code
             | VerbatimState::CodeStart
@@ -101,16 +114,20 @@ impl VerbatimState {
             | VerbatimState::Marks
             | VerbatimState::Digits
             | VerbatimState::Marker
-            | VerbatimState::AfterMarker => false,
+            | VerbatimState::AfterMarker
+            | VerbatimState::AfterMarker2
+            | VerbatimState::AfterMarker3
+            | VerbatimState::AfterMarker4 => false,
         }
     }
 
-    /// Returns the state after an ASCII character, or `None` if a region may end or begin there.
+    /// Returns the state after a byte, or `None` if a region may end or begin there. Of a character beyond ASCII the first
+    /// byte is enough: it counts as text.
     pub fn after(self, byte: u8) -> Option<VerbatimState> {
         match self {
             VerbatimState::LastCode => (byte != b'\n').then_some(VerbatimState::LastCode),
-            VerbatimState::Quoted => {
-                (!matches!(byte, b'\n' | b'`')).then_some(VerbatimState::Quoted)
+            VerbatimState::Quoted | VerbatimState::Heading => {
+                (!matches!(byte, b'\n' | b'`')).then_some(self)
             }
             VerbatimState::Code => Some(match byte {
                 b'\n' => VerbatimState::CodeStart,
@@ -137,14 +154,18 @@ impl VerbatimState {
         let is_marked = matches!(
             self,
             VerbatimState::Marks
-                | VerbatimState::Digits
                 | VerbatimState::Marker
                 | VerbatimState::AfterMarker
+                | VerbatimState::AfterMarker2
+                | VerbatimState::AfterMarker3
+                | VerbatimState::AfterMarker4
         );
         match byte {
             b'`' | b'\r' => None,
             // A break, an underline or an empty item.
             b'\n' if is_marked => None,
+            // Digits alone are text.
+            b'\n' if self == VerbatimState::Digits => Some(VerbatimState::LineStart),
             b'\n' => Some(VerbatimState::BlockStart),
             b' ' | b'\t' => self.after_blank(byte),
             _ => match self {
@@ -176,6 +197,9 @@ impl VerbatimState {
             VerbatimState::BlockIndent1 => Some(VerbatimState::BlockIndent2),
             VerbatimState::BlockIndent2 => Some(VerbatimState::BlockIndent3),
             VerbatimState::Marks | VerbatimState::Marker => Some(VerbatimState::AfterMarker),
+            VerbatimState::AfterMarker => Some(VerbatimState::AfterMarker2),
+            VerbatimState::AfterMarker2 => Some(VerbatimState::AfterMarker3),
+            VerbatimState::AfterMarker3 => Some(VerbatimState::AfterMarker4),
             _ => None,
         }
     }
@@ -200,7 +224,8 @@ impl MarkdownView {
         let (tag, state) = match self.line.phase {
             LinePhase::Code if self.is_in_plain_fence() => (self.code(), VerbatimState::Code),
             LinePhase::Code => (self.code(), VerbatimState::LastCode),
-            LinePhase::Prose if !self.spans.is_idle() => return None,
+            LinePhase::Prose | LinePhase::Heading if !self.spans.is_idle() => return None,
+            LinePhase::Heading => (heading(self.tags()).text, VerbatimState::Heading),
             LinePhase::Prose if is_quoted() => (self.text(), VerbatimState::Quoted),
             LinePhase::Prose => (self.text(), VerbatimState::Paragraph),
             LinePhase::Blank if self.line.is_fresh() && self.spans.is_idle() => match self.leaf {
@@ -221,7 +246,9 @@ impl MarkdownView {
     pub fn advance(&mut self, chunk: Chunk<'_>, end: u64) {
         match memchr(b'\n', chunk.bytes) {
             None if self.line.phase == LinePhase::Code => {}
-            None if self.line.phase == LinePhase::Prose => self.spans.advance(chunk.bytes),
+            None if matches!(self.line.phase, LinePhase::Prose | LinePhase::Heading) => {
+                self.spans.advance(chunk.bytes);
+            }
             _ => self.push(chunk, &mut Unemitted),
         }
         self.last.end = end;

@@ -15,7 +15,7 @@ fn patterns(texts: &[&str]) -> Vec<regex_syntax::hir::Hir> {
 /// and one that tracks where it is idle.
 fn matchers() -> Vec<(Matcher, bool)> {
     let first_ends = [
-        &["ab+d", r"\bbad\b", r"q[^\n]{0,200}z"][..],
+        &["ab+d", r"\bbad\b", r"q[^\n]{0,200}z", "é[’\u{1F600}]"][..],
         &["(?-u:\\xA9)b", "cad"],
         &["d", "(?s:.)*q"],
     ];
@@ -51,7 +51,8 @@ impl Reader {
     fn members(&self) -> Vec<Member<'_>> {
         let members = self.cursors.iter().zip(&self.matchers);
         members
-            .map(|(cursor, (_, tracks_idle))| Member {
+            .map(|(cursor, (matcher, tracks_idle))| Member {
+                matcher,
                 cursor,
                 idle: match tracks_idle {
                     true => self.group,
@@ -73,7 +74,7 @@ impl Reader {
 #[test]
 fn where_the_product_has_transitions_no_matcher_reports_and_all_reach_its_state() {
     let mut random = Random::new(11);
-    let (mut stepped, mut declined) = (0, 0);
+    let (mut stepped, mut declined, mut beyond_ascii) = (0, 0, 0);
     for round in 0..scale(40) {
         let group = [IdleGroup::Held, IdleGroup::HeldInView][round % 2];
         let mut reader = Reader::new(group);
@@ -85,12 +86,18 @@ fn where_the_product_has_transitions_no_matcher_reports_and_all_reach_its_state(
         let mut filter = 0;
         for _ in 0..400 {
             let len = 1 + random.below(6);
-            let text: Vec<u8> = (0..len)
-                .map(|_| match random.below(40) {
-                    0 => random.pick(b"dqz\n\xA9"),
-                    _ => random.pick(b"aabbc  ."),
-                })
-                .collect();
+            let mut text = Vec::new();
+            for _ in 0..len {
+                match random.below(40) {
+                    0 => text.push(random.pick(b"dqz\n\xA9\xE2\xF0")),
+                    // The last byte of `©` is that of a pattern over bytes, and `é` begins a match.
+                    1..5 => {
+                        let char: char = random.pick(&['’', 'é', '©', '語', '\u{1F600}']);
+                        text.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+                    }
+                    _ => text.push(random.pick(b"aabbc  .")),
+                }
+            }
             let members = reader.members();
             let before = product.start(&members, filter);
             filter = u8::from(text.last() == Some(&b' '));
@@ -105,19 +112,22 @@ fn where_the_product_has_transitions_no_matcher_reports_and_all_reach_its_state(
                 continue;
             };
             stepped += 1;
+            beyond_ascii += usize::from(!text.is_ascii());
             let mut moved = reader.cursors.clone();
-            let mut states = product.member_states(step.state, text.len());
+            let mut states = product.member_states(step.state, &text);
             moved.iter_mut().for_each(|cursor| states.move_next(cursor));
             drop(states);
-            assert!(!text.contains(&b'\n') && text.is_ascii());
-            // Byte by byte, so that each idle position is seen.
+            let chars = std::str::from_utf8(&text).expect("whole characters");
+            assert!(!chars.contains('\n'));
+            // Character by character, so that each idle position is seen.
             let mut idle_until = 0;
-            for (at, byte) in text.iter().enumerate() {
-                assert_eq!(reader.push(&[*byte]), [], "{:?}", text.escape_ascii());
+            for (at, char) in chars.char_indices() {
+                let bytes = &text[at..at + char.len_utf8()];
+                assert_eq!(reader.push(bytes), [], "{:?}", text.escape_ascii());
                 let (spans, _) = reader.matchers.last().unwrap();
-                let is_read = *byte != b' ' || group == IdleGroup::Held;
+                let is_read = char != ' ' || group == IdleGroup::Held;
                 if is_read && spans.is_idle(reader.cursors.last().unwrap()) {
-                    idle_until = at + 1;
+                    idle_until = at + bytes.len();
                 }
             }
             let idle = IdlePositions {
@@ -135,8 +145,8 @@ fn where_the_product_has_transitions_no_matcher_reports_and_all_reach_its_state(
         }
     }
     assert!(
-        stepped > declined / 4 && declined > 0,
-        "{stepped} {declined}"
+        stepped > declined / 4 && declined > 0 && beyond_ascii > stepped / 20,
+        "{stepped} {declined} {beyond_ascii}"
     );
 }
 
@@ -147,22 +157,22 @@ fn cursors_of_later_tables_make_the_product_outdated_and_those_of_earlier_ones_d
     let mut random = Random::new(9);
     let early = matcher.start();
     let product = Product::new(ANY_TEXT);
-    assert!(product.start(&[Member::new(&early)], 0).is_some());
-    assert!(!product.is_outdated(&[Member::new(&early)]));
+    assert!(product.start(&[Member::new(&matcher, &early)], 0).is_some());
+    assert!(!product.is_outdated(&[Member::new(&matcher, &early)]));
     let mut late = matcher.start();
     let mut rounds = 0;
-    while product.start(&[Member::new(&late)], 0).is_some() {
+    while product.start(&[Member::new(&matcher, &late)], 0).is_some() {
         rounds += 1;
         assert!(rounds < 20_000, "the table is never replaced");
         let text: Vec<u8> = (0..256).map(|_| random.pick(b"ab")).collect();
         matcher.push(&mut late, &text, |event| panic!("{event:?}"));
         late = matcher.start();
     }
-    assert!(product.is_outdated(&[Member::new(&late)]));
+    assert!(product.is_outdated(&[Member::new(&matcher, &late)]));
     let newer = Product::new(ANY_TEXT);
-    assert!(newer.start(&[Member::new(&late)], 0).is_some());
-    assert_eq!(newer.start(&[Member::new(&early)], 0), None);
-    assert!(!newer.is_outdated(&[Member::new(&early)]));
+    assert!(newer.start(&[Member::new(&matcher, &late)], 0).is_some());
+    assert_eq!(newer.start(&[Member::new(&matcher, &early)], 0), None);
+    assert!(!newer.is_outdated(&[Member::new(&matcher, &early)]));
 }
 
 #[test]
@@ -172,7 +182,7 @@ fn a_product_without_room_declines_and_is_full_at_last() {
     let product = Product::new(ANY_TEXT);
     let mut random = Random::new(5);
     let start = matcher.start();
-    let members = [Member::new(&start)];
+    let members = [Member::new(&matcher, &start)];
     let state = product.start(&members, 0).unwrap();
     let mut rounds = 0;
     while !product.is_full() {
@@ -183,4 +193,35 @@ fn a_product_without_room_declines_and_is_full_at_last() {
         let _ = product.build(&members, state, &text);
     }
     assert_eq!(1 + product.rows.read().unwrap().by_hash.len(), MAX_ROWS);
+}
+
+#[test]
+fn rows_within_characters_leave_room_for_the_others() {
+    let matcher = Matcher::new(&patterns(&["never"]), 1 << 20).unwrap();
+    let product = Product::new(ANY_TEXT);
+    let mut cursor = matcher.start();
+    let chars: String = ('\u{800}'..='\u{FFFF}')
+        .chain('\u{10000}'..'\u{50000}')
+        .step_by(16)
+        .collect();
+    // All characters are of the same columns, and lead to the same state.
+    matcher.push(&mut cursor, "語語 語 ascii".as_bytes(), |event| {
+        panic!("{event:?}")
+    });
+    matcher.restart(&mut cursor);
+    let members = [Member::new(&matcher, &cursor)];
+    let state = product.start(&members, 0).unwrap();
+    let stepped = chars.chars().filter(|char| {
+        let mut bytes = [0; 4];
+        let bytes = char.encode_utf8(&mut bytes).as_bytes();
+        product.build(&members, state, bytes).is_some()
+    });
+    let (stepped, all) = (stepped.count(), chars.chars().count());
+    assert!(0 < stepped && stepped < all, "{stepped} of {all}");
+    let partial = product.rows.read().unwrap().partial;
+    assert_eq!(partial, MAX_PARTIAL_ROWS);
+    // The other half of the rows is for whole characters.
+    assert!(product.build(&members, state, b"ascii").is_some());
+    let (begun, _) = "語".as_bytes().split_at(2);
+    assert_eq!(product.step(state, begun), None);
 }
