@@ -167,7 +167,7 @@ struct Automaton {
 
 /// The search state of one haystack: a linked list with an element for each automaton of the matcher.
 // A list, because a link is one word and a boxed slice is two, and nearly every matcher has one automaton: its cursor is
-// read without an indirection, and allocates nothing.
+// read without an indirection, and allocates nothing. A list is dropped recursively; `partition::max_automata` bounds it.
 #[derive(Clone, Debug)]
 pub struct Cursor {
     dfa: lazy_dfa::DfaCursor,

@@ -313,6 +313,7 @@ impl Product {
             };
             idle.record(state, at + 1);
         }
+        // Invariant 5. A delta that ends within a character is rare: providers send whole characters.
         (state != 0 && state & PARTIAL == 0).then_some(ProductStep {
             state: ProductState(state),
             idle,
@@ -403,6 +404,8 @@ impl Product {
 /// Returns the index of the cell of a row for a byte.
 #[inline(always)]
 fn cell(state: u32, byte: u8) -> usize {
+    // PERF: without a branch on the byte, and what depends on it does not depend on the state, so the chain of loads from
+    // state to state is no longer than with a single half.
     let half = usize::from(byte / COLUMNS as u8) * (MAX_ROWS * COLUMNS);
     (state & !(COLUMNS as u32 - 1)) as usize + usize::from(byte % COLUMNS as u8) + half
 }
@@ -440,6 +443,7 @@ impl MemberStates<'_> {
             cursor.state = state;
             // The text counts as use of the table, as if the cursor had stepped it: see `CacheBuilder::build`.
             cursor.stepped = cursor.stepped.wrapping_add(self.len as u32);
+            // Invariant 7 of `lazy_dfa::search`. The product has stepped whole characters, so none is pending.
             cursor.decoder.advance(self.last_char);
         }
         self.at += 1;
@@ -461,7 +465,7 @@ impl TextFilter {
         let mut states = [MemberState::Exhausted; MAX_AUTOMATA + 1];
         states[0] = MemberState::Filter { state, pending };
         let bits = match (pending.bytes(), (self.is_settled)(state)) {
-            // No text ends here, so nobody is idle.
+            // No text ends here, so nobody is idle: text is released up to the end of a character.
             ([_, ..], _) => PARTIAL,
             ([], true) => HELD_IDLE | ALL_IDLE | SETTLED,
             ([], false) => HELD_IDLE | ALL_IDLE,
@@ -544,7 +548,8 @@ impl Rows {
             return None;
         }
         if tuple.bits & PARTIAL != 0 {
-            // Not counted as rejected: another product would soon have as many.
+            // Not counted as rejected: another product would soon have as many. Text with such characters is then read by
+            // the matchers, as all text was before the first state.
             if self.partial == MAX_PARTIAL_ROWS {
                 return None;
             }
@@ -583,6 +588,7 @@ impl Rows {
         for member in members {
             for (alphabet, cursor) in member.automata() {
                 let before = states.next()?;
+                // Within a character no automaton moves: as in `push_symbols`, a character is stepped at its last byte.
                 let state = match pending {
                     Ok(char) => before.after(alphabet, cursor, char)?,
                     Err(_) => *before,
@@ -612,7 +618,8 @@ impl MemberState {
             return Some(self);
         };
         let table = &cursor.generation.table;
-        // A symbol for each byte, if the patterns of the automaton need bytes.
+        // A symbol for each byte, if the patterns of the automaton need bytes. A state on the way may have a report: then
+        // the character has no transition, although its last state is plain.
         let mut next = Some(state);
         alphabet.symbol(Symbol::Char(char), |column, _| {
             let after = next.map(|state| table.step(state, column));
@@ -664,6 +671,8 @@ impl Pending {
 
     /// Appends a byte. Returns `None` if the bytes are not the start of a character.
     fn push(self, byte: u8) -> Option<Pushed> {
+        // The library knows the sequences that are no character: overlong forms, surrogates, stray bytes. After them the
+        // decoder of each cursor has more to do than to change its state, so they have no transition.
         let mut bytes = [0; 4];
         let len = self.bytes().len();
         bytes[..len].copy_from_slice(self.bytes());
