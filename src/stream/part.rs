@@ -40,8 +40,8 @@ mod tool_input;
 mod views;
 
 /// A part that is open. The fields that a delta of plain text touches come first, in 80 bytes.
-// In the order of the source, which the representation of Rust does not promise. The same holds for the structures
-// within: `FirstEndReader`, `Window` and `Cursor`.
+// In the order of the source, which the representation of Rust does not promise. The same holds for `FirstEndReader` and
+// `Window` within. All of a `Cursor` is touched, so its order does not matter.
 // PERF: 80 bytes lie in two cache lines wherever an allocation begins, because it is aligned to 16 bytes; 96 bytes may lie
 // in three, and 4,096 streams then take 10 % more time for a delta. Allocations aligned to cache lines lie further apart
 // and take 40 % more (`cargo bench --all-features --bench versus`).
