@@ -83,9 +83,8 @@ assert(pages() > loaded, "the table grows");
 const words = ["let ", "value", " = ", "the ", "user's ", "\n", "rm -f ", "target/", "42", "; ", "// ", "naïve", " token:"];
 const secret = ` ghp_${Array.from({ length: 36 }, () => "0123456789abcdefghijklmnopqrstuvwxyz"[random(36)]).join("")} `;
 for (const [name, expected] of [["lang/rust", 0], ["std/injection", 0], ["std/secrets", 1]]) {
-  const toml = await readFile(new URL(`../../rules/${name}/pack.toml`, import.meta.url), "utf8");
   const before = pages();
-  const guard = withText(toml, ttsr.ttsr_open);
+  const guard = withText(name, ttsr.ttsr_open_builtin);
   assert.notEqual(guard, 0, `${name} loads`);
   const loaded = pages();
   let hits = 0;

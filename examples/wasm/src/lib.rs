@@ -3,7 +3,7 @@
 //!
 //! The host writes bytes into memory that [`ttsr_alloc`] returns and hands over the address and the length.
 
-use ttsr::{Channel, Pack, PartId, Stream};
+use ttsr::{Channel, LoadError, Pack, PartId, Stream};
 
 const PART: PartId = PartId(0);
 
@@ -40,9 +40,31 @@ pub unsafe extern "C" fn ttsr_free(bytes: *mut u8, length: usize) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttsr_open(pack: *const u8, length: usize) -> *mut Reply {
     // SAFETY: the caller's promise.
-    let text = unsafe { std::slice::from_raw_parts(pack, length) };
-    let pack = std::str::from_utf8(text).map(Pack::from_toml);
-    let Ok(Ok(pack)) = pack else {
+    unsafe { open(pack, length, Pack::from_toml) }
+}
+
+/// Returns a new reply under the rules of the built-in pack with that name, or null if there is none.
+///
+/// # Safety
+/// `name` points to `length` bytes that can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttsr_open_builtin(name: *const u8, length: usize) -> *mut Reply {
+    // SAFETY: the caller's promise.
+    unsafe { open(name, length, |name| Pack::builder().builtin(name).build()) }
+}
+
+/// Returns a new reply under the rules that `load` returns for a text, or null if it fails.
+///
+/// # Safety
+/// `text` points to `length` bytes that can be read.
+unsafe fn open(
+    text: *const u8,
+    length: usize,
+    load: impl FnOnce(&str) -> Result<Pack, LoadError>,
+) -> *mut Reply {
+    // SAFETY: the caller's promise.
+    let text = unsafe { std::slice::from_raw_parts(text, length) };
+    let Ok(Ok(pack)) = std::str::from_utf8(text).map(load) else {
         return std::ptr::null_mut();
     };
     let mut stream = pack.stream();
