@@ -70,18 +70,19 @@ impl Duel<'_> {
     /// Returns the row of this crate first, then those of the other engines.
     pub(crate) fn fight(&self, ours: &mut Ours, others: &mut [Box<dyn Engine + '_>]) -> Vec<Row> {
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); others.len() + 1];
+        // The first round builds states and fills caches, for all engines.
+        let mut passes = vec![1; others.len() + 1];
         for round in 0..=self.rounds {
-            let first = ours.seconds(self.text, self.case.streams);
-            let others = others
-                .iter_mut()
-                .map(|engine| engine.seconds(self.text, self.case.streams));
+            let first = self.seconds(ours, passes[0]);
+            let others = others.iter_mut().zip(&passes[1..]);
+            let others = others.map(|(engine, &passes)| self.seconds(&mut **engine, passes));
             let all: Vec<f64> = std::iter::once(first).chain(others).collect();
-            // The first round builds states and fills caches, for all engines.
-            if round > 0 {
-                times
+            match round {
+                0 => passes = all.iter().map(|&seconds| passes_of(seconds)).collect(),
+                _ => times
                     .iter_mut()
                     .zip(all)
-                    .for_each(|(times, seconds)| times.push(seconds));
+                    .for_each(|(times, seconds)| times.push(seconds)),
             }
         }
         let names = std::iter::once(ours.name()).chain(others.iter().map(|engine| engine.name()));
@@ -89,6 +90,12 @@ impl Duel<'_> {
             .zip(&times)
             .map(|(name, seconds)| self.row(name, seconds, &times[0]))
             .collect()
+    }
+
+    /// Returns the mean time of some passes of an engine.
+    fn seconds(&self, engine: &mut dyn Engine, passes: usize) -> f64 {
+        let times = (0..passes).map(|_| engine.seconds(self.text, self.case.streams));
+        times.sum::<f64>() / passes as f64
     }
 
     fn row(&self, engine: String, seconds: &[f64], ours: &[f64]) -> Row {
@@ -103,6 +110,12 @@ impl Duel<'_> {
             ratio: median(ratios.collect()),
         }
     }
+}
+
+/// Returns the number of passes of an engine in a round, if one takes that many seconds: enough for a millisecond, because a
+/// pass over 4 KB takes 40 µs and depends on what the engine before it has left in the caches.
+fn passes_of(seconds: f64) -> usize {
+    (1e-3 / seconds).ceil().clamp(1.0, 1000.0) as usize
 }
 
 /// Returns the median, the higher one of an even number of values.
