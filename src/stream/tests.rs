@@ -108,9 +108,13 @@ fn deferred_text_is_released_and_matched_as_if_it_were_read_at_once() {
     let line = "The key sk-12 is no key, and this is very plain text, sk- and all.\n";
     let other = "Another paragraph (with `code sk-1` in it) goes on\nand on, with words sk-123";
     let lines = line.repeat(5);
+    // More than is kept, without a repetition.
+    let long: String = (0..220).map(|n| format!("word {n} ")).collect();
     let text = [
         line,
         "\n",
+        &long,
+        "\n\n",
         other,
         " and more\n- an item, very long\n",
         other,
@@ -119,7 +123,7 @@ fn deferred_text_is_released_and_matched_as_if_it_were_read_at_once() {
     ]
     .concat();
     assert!(text.len() > 2 * buffers::DEFERRED_BYTES);
-    for len in [1, 2, 3, 5, 16, 40, 255, 256, 257, 300] {
+    for len in [1, 2, 3, 5, 16, 40, 255, 1023, 1024, 1025, 1300] {
         // The first round builds the product.
         for round in 0..2 {
             let mut stream = pack.stream();

@@ -1,8 +1,9 @@
 //! Text that repeats one unit without end, from a single character to several paragraphs.
 //!
-//! 1. A *sample* is a position after a blank or a control character, or any position where the last [`GRAM`] bytes have
-//!    none. The last bytes alone decide it, so a unit has its samples at the same places each time it occurs, and at
-//!    least one in any [`GRAM`] bytes.
+//! 1. A *sample* is a position after a separator, or any position where the last `gap` bytes have none. A separator is a
+//!    blank or a control character; if the limits leave time for it, only one that follows an odd byte. The last `gap + 1`
+//!    bytes alone decide it, so a unit has its samples at the same places each time it occurs, and at least one in any
+//!    `gap` bytes.
 //! 2. A period is proposed at a sample if the last [`GRAM`] bytes occurred before another sample: the distance between
 //!    the two occurrences.
 //! 3. It is kept as long as every byte equals the byte one period before it. At most two periods are tracked at a time,
@@ -10,15 +11,18 @@
 //! 4. Once it has held for a whole unit and for `least_held` bytes, the text is scanned backwards to the start of the
 //!    repetition. The start is therefore exact, wherever the period was proposed, and the cost of a byte is constant.
 //!
-//! A unit occurs at least three times before the limit. A period is proposed within two grams after the second
-//! occurrence begins, and has held for a unit before the third one ends, so samples delay no detection. Nor does
-//! `least_held`: it is at most the number of bytes for which any period has held at its limit. It lets a caller keep text
-//! and have it read later, because nothing is reported within as many bytes after a text in which no period is tracked.
+//! A unit occurs at least three times before the limit. A period is proposed within `2 gap + 1` bytes after the second
+//! occurrence begins, and has held for a unit before the limit, so samples delay no detection. Nor does `least_held`: it is
+//! at most the number of bytes for which any period has held at its limit. It lets a caller keep text and have it read
+//! later, because nothing is reported within as many bytes after a text in which no period is tracked.
 //!
 //! Text is copied to the window in blocks of up to 256 bytes before it is read, so at least the last
 //! `WINDOW - 256` bytes are there at each position. A scan goes back no farther, however the text is cut.
 //!
-//! Memory: the last [`WINDOW`] bytes, and up to 32 KiB for the positions of samples.
+//! Memory: the last [`WINDOW`] bytes, up to 32 KiB for the positions of samples, and the ranges of code among the last
+//! [`UNIT_BYTES`].
+
+use std::collections::VecDeque;
 
 use super::{Detection, Detector, OffsetIndex};
 use crate::chunk::Chunk;
@@ -31,8 +35,11 @@ pub(crate) const UNIT_BYTES: usize = WINDOW / 4;
 const BLOCK: usize = 256;
 /// The number of bytes that must recur for their distance to be proposed.
 pub const GRAM: usize = 16;
-/// The bound of [`least_held`]: its result for the default limits.
-const MOST_HELD: usize = 128;
+/// The most bytes between samples for the usual limits: at least 240 characters and three times. A text of
+/// `max(3 d, 240)` bytes has room for two units of `d` bytes and `2 SPARSE_GAP + 1` bytes, whatever `d` is.
+// PERF: half of the blanks of English follow an odd byte. With a sample after every blank, the detector takes a fourth more
+// instructions for recorded text (`cargo bench --bench shipped`).
+const SPARSE_GAP: usize = 36;
 /// The most bytes that [`RepetitionDetector::skip`] reads at once: a bit of a word for each.
 const STRETCH: usize = 64;
 /// The sizes of the table of samples: a length of text in bytes, and the slots up to that length.
@@ -69,15 +76,18 @@ impl Default for RepetitionLimits {
 #[derive(Clone, Debug)]
 pub struct RepetitionDetector {
     limits: RepetitionLimits,
-    /// True if the following chunks are code, which is regular.
-    code: bool,
+    /// The ranges of code among the last [`UNIT_BYTES`], as numbers of bytes read. If the following chunks are code, the
+    /// last range has no end yet.
+    code: VecDeque<(u64, Option<u64>)>,
     text: Vec<u8>,
     places: OffsetIndex,
     /// The number of bytes that have been copied to `text`.
     kept: u64,
     /// The number of bytes that have been read.
     len: u64,
-    /// The number of bytes since the last blank or control character.
+    /// The most bytes between samples: [`SPARSE_GAP`], or [`GRAM`] if every blank is a separator.
+    gap: usize,
+    /// The number of bytes since the last separator.
     run: usize,
     /// A hash table of the grams before samples: the positions of the last two samples in each slot; 0 for none. With one
     /// position, two grams of a unit that share a slot would replace each other for ever.
@@ -99,8 +109,9 @@ struct Period {
     held: usize,
     /// The start of the repetition, once it is known.
     start: u64,
-    /// The length of the haystack at which the limit is exceeded.
+    /// The length of the haystack at which the limit is exceeded, and the one for code.
     limit: u64,
+    code_limit: u64,
 }
 
 impl RepetitionDetector {
@@ -108,11 +119,12 @@ impl RepetitionDetector {
     pub fn new(limits: RepetitionLimits) -> RepetitionDetector {
         RepetitionDetector {
             limits,
-            code: false,
+            code: VecDeque::new(),
             text: Vec::new(),
             places: OffsetIndex::default(),
             kept: 0,
             len: 0,
+            gap: gap(&limits),
             run: 0,
             slots: Vec::new(),
             grows_after: 0,
@@ -122,9 +134,30 @@ impl RepetitionDetector {
         }
     }
 
-    /// Sets whether the following chunks are code.
+    /// Sets whether the following chunks are code. A unit that is code for the most part is regular.
     pub fn set_code(&mut self, code: bool) {
-        self.code = code;
+        match self.code.back_mut() {
+            Some((_, end @ None)) if !code => *end = Some(self.len),
+            Some((_, None)) => {}
+            _ if code => self.code.push_back((self.len, None)),
+            _ => {}
+        }
+        let oldest = self.len.saturating_sub(UNIT_BYTES as u64);
+        while let Some((_, Some(end))) = self.code.front()
+            && *end <= oldest
+        {
+            self.code.pop_front();
+        }
+    }
+
+    /// Returns true if more than half of the last `distance` bytes are code.
+    fn is_code(&self, distance: u64) -> bool {
+        let start = self.len - distance;
+        let in_unit = |&(from, end): &(u64, Option<u64>)| {
+            let end = end.unwrap_or(self.len);
+            end.saturating_sub(from.max(start))
+        };
+        2 * self.code.iter().map(in_unit).sum::<u64>() > distance
     }
 
     /// Returns a number of bytes that can follow without a detection, whatever they are.
@@ -191,12 +224,12 @@ impl RepetitionDetector {
     #[inline]
     fn skip(&mut self, bytes: &[u8]) -> usize {
         let bytes = &bytes[..bytes.len().min(STRETCH)];
-        let blanks = blank_mask(bytes);
+        let separators = separator_mask(bytes, self.byte_before());
         let (start, mut at) = (self.len, 0);
         while at < bytes.len() {
-            // Samples are after a blank, or every `GRAM` bytes in text without blanks.
-            let solid = (blanks >> at).trailing_zeros() as usize;
-            let dense = GRAM.saturating_sub(self.run).max(1);
+            // Samples are after a separator, or at every byte after `gap` bytes without one.
+            let solid = (separators >> at).trailing_zeros() as usize;
+            let dense = self.gap.saturating_sub(self.run).max(1);
             if solid.min(bytes.len() - at) >= dense {
                 (at, self.run) = (at + dense, self.run + dense);
             } else if at + solid < bytes.len() {
@@ -216,12 +249,23 @@ impl RepetitionDetector {
         bytes.len()
     }
 
+    /// Returns the byte before the next one, 0 at the start of the text. `None` if every blank is a separator.
+    #[inline]
+    fn byte_before(&self) -> Option<u8> {
+        let before = || match self.len {
+            0 => 0,
+            len => self.byte(len - 1),
+        };
+        (self.gap > GRAM).then(before)
+    }
+
     /// Reads a byte. Returns the start of the repeated text if this byte exceeds the limit.
     #[inline]
     fn step(&mut self, byte: u8) -> Option<u64> {
+        let is_separator = byte <= b' ' && self.byte_before().is_none_or(|before| before & 1 == 1);
         self.len += 1;
-        self.run = if is_blank(byte) { 0 } else { self.run + 1 };
-        let is_sample = self.run == 0 || self.run >= GRAM;
+        self.run = if is_separator { 0 } else { self.run + 1 };
+        let is_sample = is_separator || self.run >= self.gap;
         let proposed = if is_sample { self.sample() } else { 0 };
         let mut hit = None;
         for at in 0..2 {
@@ -339,8 +383,12 @@ impl RepetitionDetector {
             self.look_back(at);
         }
         let period = self.periods[at];
-        let is_known = held >= needed;
-        (is_known && self.len >= period.limit).then_some(period.start + period.distance as u64)
+        if held < needed || self.len < period.limit {
+            return None;
+        }
+        // Decided here and not where the start was found, which depends on the sample that proposed the period.
+        let is_exceeded = self.len >= period.code_limit || !self.is_code(period.distance as u64);
+        is_exceeded.then_some(period.start + period.distance as u64)
     }
 
     /// Steps the second period after it has become the first in the middle of a step.
@@ -362,14 +410,15 @@ impl RepetitionDetector {
         }
         let start = from - distance;
         self.periods[at].start = start;
-        self.periods[at].limit = match self.needed(start, distance) {
-            Some(needed) => start + needed,
-            None => u64::MAX,
-        };
+        let needed = self.needed(start, distance);
+        let (text, code) = needed.unwrap_or((u64::MAX, u64::MAX));
+        self.periods[at].limit = start.saturating_add(text);
+        self.periods[at].code_limit = start.saturating_add(code);
     }
 
-    /// Returns the number of bytes from `start` at which the limit is exceeded, or `None` for an unlimited repetition.
-    fn needed(&self, start: u64, distance: u64) -> Option<u64> {
+    /// Returns the number of bytes from `start` at which the limit is exceeded, and that for code. `None` for an unlimited
+    /// repetition.
+    fn needed(&self, start: u64, distance: u64) -> Option<(u64, u64)> {
         let unit: Vec<u8> = (self.len - distance..self.len)
             .map(|index| self.byte(index))
             .collect();
@@ -384,12 +433,16 @@ impl RepetitionDetector {
         }
         let unit_chars = chars * least.div_ceil(chars).max(1);
         let limits = &self.limits;
-        let (times, all_chars) = match self.code || is_regular(&unit) {
-            true => (limits.regular_times, limits.regular_chars),
-            false => (limits.times, limits.chars),
+        let bytes = |times: usize, all_chars: usize| {
+            let wanted = (unit_chars * times).max(all_chars);
+            (wanted * unit.len()).div_ceil(chars) as u64
         };
-        let wanted = (unit_chars * times).max(all_chars);
-        Some((wanted * unit.len()).div_ceil(chars) as u64)
+        let regular = bytes(limits.regular_times, limits.regular_chars);
+        let usual = match is_regular(&unit) {
+            true => regular,
+            false => bytes(limits.times, limits.chars),
+        };
+        Some((usual, regular.max(usual)))
     }
 
     /// Returns true if the unit is surrounded by encoded data.
@@ -441,35 +494,46 @@ impl Detector for RepetitionDetector {
     fn finish(&mut self, _: u64, _: &mut dyn FnMut(Detection)) {}
 }
 
-/// Returns the fewest bytes for which a period has held when its text reaches the limit, at most [`MOST_HELD`].
+/// Returns the most bytes between samples.
+fn gap(limits: &RepetitionLimits) -> usize {
+    let usual = RepetitionLimits::default();
+    let is_usual = limits.times.min(limits.regular_times) >= 3
+        && limits.chars.min(limits.regular_chars) >= usual.chars;
+    if is_usual { SPARSE_GAP } else { GRAM }
+}
+
+/// Returns the fewest bytes for which a period has held when its text reaches the limit.
 ///
-/// A text with a unit of `d` bytes reaches the limit after `max(3 d, chars)` bytes at the earliest, and its period is
-/// proposed after at most `d + 2 GRAM`. The difference is least where both terms of the maximum are equal:
-/// `2 / 3 chars - 2 GRAM`. With fewer than three times it may be less than a unit.
+/// A text with a unit of `d` bytes reaches the limit after `max(times d, chars)` bytes at the earliest, and its period is
+/// proposed after at most `d + 2 gap + 1`. The difference is least where both terms of the maximum are equal. With fewer
+/// than three times it may be less than a unit.
 fn least_held(limits: &RepetitionLimits) -> usize {
     let chars = limits.chars.min(limits.regular_chars);
     match limits.times.min(limits.regular_times) {
         0..3 => GRAM,
-        _ => (2 * chars / 3)
-            .saturating_sub(2 * GRAM)
-            .clamp(GRAM, MOST_HELD),
+        times => (chars - chars.div_ceil(times))
+            .saturating_sub(2 * gap(limits) + 1)
+            .max(GRAM),
     }
 }
 
-/// Returns true for blanks and control characters.
-fn is_blank(byte: u8) -> bool {
-    byte <= b' '
-}
-
-/// Returns a mask of the blanks and control characters in at most [`STRETCH`] bytes: bit `n` stands for byte `n`.
+/// Returns a mask of the separators in at most [`STRETCH`] bytes: bit `n` stands for byte `n`. A separator is a blank or a
+/// control character. With the byte `before`, it is one only if it follows an odd byte.
 #[inline]
-fn blank_mask(bytes: &[u8]) -> u64 {
+fn separator_mask(bytes: &[u8], before: Option<u8>) -> u64 {
     const ONES: u64 = u64::MAX / 255;
-    let in_word = |word: u64| {
+    // The byte before the word.
+    let mut carry = u64::from(before.unwrap_or(1));
+    let mut in_word = |word: u64| {
         // The high bit of a byte is set if the byte is 0x21 or more. No sum carries into the next byte.
         let solid = ((word & (ONES * 0x7F)) + ONES * 0x5F) | word;
-        // Moves the eight high bits to the highest byte.
-        ((!solid >> 7 & ONES).wrapping_mul(0x0102_0408_1020_4080)) >> 56
+        let after_odd = match before {
+            Some(_) => word << 8 | carry,
+            None => ONES,
+        };
+        carry = word >> 56;
+        // Moves the lowest bits to the highest byte.
+        ((!solid >> 7 & after_odd & ONES).wrapping_mul(0x0102_0408_1020_4080)) >> 56
     };
     let mut words = bytes.chunks_exact(8);
     let mut mask = 0;

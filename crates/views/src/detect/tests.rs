@@ -205,6 +205,32 @@ fn find_circles(seed: u64, limits: &RepetitionLimits, most: usize) {
 }
 
 #[test]
+fn a_unit_is_judged_as_code_if_more_than_half_of_it_is_code() {
+    // The length of the prose and of the code of a unit, and the length of the text at which it is found.
+    let found_at = |prose: usize, code: usize| {
+        let mut detector = RepetitionDetector::new(RepetitionLimits::default());
+        let unit: String = ('a'..='z').chain('A'..='Z').take(prose + code).collect();
+        let (mut at, mut found) = (0, None);
+        for (piece, is_code) in [(&unit[..prose], false), (&unit[prose..], true)].repeat(200) {
+            detector.set_code(is_code);
+            let chunk = Chunk::verbatim(piece.as_bytes(), at as u64);
+            detector.push(chunk, &mut |it| found = Some(it.decided));
+            at += piece.len();
+        }
+        found
+    };
+    // 240 characters of text, and 40 times or 1,200 characters of code.
+    assert_eq!(found_at(40, 0), Some(240));
+    assert_eq!(found_at(39, 1), Some(240));
+    assert_eq!(found_at(20, 20), Some(240));
+    assert_eq!(found_at(19, 21), Some(1600));
+    assert_eq!(found_at(1, 39), Some(1600));
+    assert_eq!(found_at(0, 24), Some(1200));
+    assert_eq!(found_at(10, 14), Some(1200));
+    assert_eq!(found_at(14, 10), Some(240));
+}
+
+#[test]
 fn a_circle_is_cut_behind_its_first_time() {
     let unit = "I will now read the file and check what it says about the limits.\n";
     let text = format!("Let me see:\n{}", unit.repeat(9));

@@ -4,11 +4,11 @@
 //! such text. It knows less than the view and never more: it has no transition wherever a region could begin or end, or
 //! wherever that would depend on containers that it does not track.
 
-use memchr::memchr;
+use memchr::{memrchr, memrchr_iter};
 
 use super::super::chunk::Chunk;
 use super::line::{LinePhase, starts_only_paragraph};
-use super::{Container, LeafBlock, MarkdownView, Unemitted, heading};
+use super::{Container, LeafBlock, MarkdownEmitter, MarkdownView, Unemitted, heading};
 
 /// A state of the text that a [view](MarkdownView) emits unchanged, see [`MarkdownView::verbatim_state`].
 ///
@@ -243,15 +243,43 @@ impl MarkdownView {
 
     /// Moves over text on which [`VerbatimState::after`] has returned a state for each byte, and a settled one for the last.
     /// That byte ends at offset `end` of the part. Nothing is emitted.
+    ///
+    /// # Complexity
+    /// Reads the lines from the last one that starts a block whatever precedes it. Those before it are only searched for
+    /// line feeds.
     pub fn advance(&mut self, chunk: Chunk<'_>, end: u64) {
-        match memchr(b'\n', chunk.bytes) {
+        match memrchr(b'\n', chunk.bytes) {
             None if self.line.phase == LinePhase::Code => {}
             None if matches!(self.line.phase, LinePhase::Prose | LinePhase::Heading) => {
                 self.spans.advance(chunk.bytes);
             }
-            _ => self.push(chunk, &mut Unemitted),
+            // The text does not end the block, so all lines but the last are complete lines of it.
+            Some(feed) if self.is_in_plain_fence() => {
+                self.line.clear();
+                self.push(chunk.slice(feed + 1..chunk.bytes.len()), &mut Unemitted);
+            }
+            _ => {
+                let from = last_independent_line(chunk.bytes);
+                if from.is_some() {
+                    self.end_blocks();
+                }
+                let rest = chunk.slice(from.unwrap_or(0)..chunk.bytes.len());
+                self.push(rest, &mut Unemitted);
+            }
         }
         self.last.end = end;
+    }
+
+    /// Ends all blocks before a line that continues none of them. Nothing is buffered.
+    fn end_blocks(&mut self) {
+        let mut last = self.last;
+        let mut out = MarkdownEmitter {
+            sink: &mut Unemitted,
+            last: &mut last,
+        };
+        self.end_leaf(0, &mut out);
+        self.containers.clear();
+        self.line.clear();
     }
 
     /// Returns true if the view is in a fenced block whose lines are emitted with their indentation.
@@ -262,4 +290,18 @@ impl MarkdownView {
         };
         self.containers.is_empty() && !is_indented(self.leaf)
     }
+}
+
+/// Returns the index of the last line that ends all blocks before it and starts one, whatever precedes it outside of fenced
+/// blocks: an item of a bullet list, or any block after a blank line, neither of which is indented.
+// An ordered item is none of these: its number and the block before it decide whether it interrupts a paragraph (5.2). A
+// thematic break is not verbatim text.
+fn last_independent_line(bytes: &[u8]) -> Option<usize> {
+    memrchr_iter(b'\n', bytes)
+        .map(|feed| feed + 1)
+        .find(|&start| match bytes[start..] {
+            [b'-' | b'*' | b'+', b' ', ..] => true,
+            [b' ' | b'\n', ..] | [] => false,
+            [..] => bytes[..start].ends_with(b"\n\n"),
+        })
 }
