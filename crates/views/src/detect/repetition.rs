@@ -20,7 +20,7 @@
 //! `WINDOW - 256` bytes are there at each position. A scan goes back no farther, however the text is cut.
 //!
 //! Memory: the last [`WINDOW`] bytes, up to 32 KiB for the positions of samples, and the ranges of code among the last
-//! [`UNIT_BYTES`].
+//! 4 KiB.
 
 use std::collections::VecDeque;
 
