@@ -1080,6 +1080,20 @@ fn verbatim_text_is_emitted_unchanged_and_may_be_skipped() {
     assert!(visits.iter().all(|&count| count > 0), "{visits:?}");
 }
 
+#[test]
+fn no_verbatim_line_starts_with_a_backtick_or_a_carriage_return() {
+    let states = (0..).map_while(VerbatimState::from_index);
+    let starts = |state: &VerbatimState| {
+        !state.is_settled() || matches!(state, VerbatimState::LineStart | VerbatimState::BlockStart)
+    };
+    let starts: Vec<VerbatimState> = states.filter(starts).collect();
+    assert_eq!(starts.len(), 14);
+    for state in starts {
+        assert_eq!(state.after(b'`'), None, "{state:?}");
+        assert_eq!(state.after(b'\r'), None, "{state:?}");
+    }
+}
+
 /// Returns lines with the starts that [`VerbatimState`] distinguishes, in items and in blocks of code.
 fn line_starts(random: &mut Random) -> Vec<u8> {
     let mut text = Vec::new();
