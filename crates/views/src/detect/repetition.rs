@@ -76,9 +76,8 @@ impl Default for RepetitionLimits {
 #[derive(Clone, Debug)]
 pub struct RepetitionDetector {
     limits: RepetitionLimits,
-    /// The ranges of code among the last [`UNIT_BYTES`], as numbers of bytes read. If the following chunks are code, the
-    /// last range has no end yet.
-    code: VecDeque<(u64, Option<u64>)>,
+    /// The ranges of code among the last [`UNIT_BYTES`].
+    code: VecDeque<CodeRange>,
     text: Vec<u8>,
     places: OffsetIndex,
     /// The number of bytes that have been copied to `text`.
@@ -98,6 +97,16 @@ pub struct RepetitionDetector {
     /// The fewest bytes for which a period that is reported has held since it was proposed.
     least_held: usize,
     is_found: bool,
+}
+
+/// A range of code, in numbers of bytes read.
+#[derive(Clone, Copy, Debug)]
+struct CodeRange {
+    start: u64,
+    /// `None` while the following chunks are code.
+    end: Option<u64>,
+    /// The number of bytes of code before it.
+    before: u64,
 }
 
 /// A period that is tracked.
@@ -136,28 +145,33 @@ impl RepetitionDetector {
 
     /// Sets whether the following chunks are code. A unit that is code for the most part is regular.
     pub fn set_code(&mut self, code: bool) {
+        let is_code = self.code.back().is_some_and(|range| range.end.is_none());
         match self.code.back_mut() {
-            Some((_, end @ None)) if !code => *end = Some(self.len),
-            Some((_, None)) => {}
-            _ if code => self.code.push_back((self.len, None)),
-            _ => {}
+            _ if code == is_code => {}
+            Some(range) if is_code => range.end = Some(self.len),
+            _ => {
+                let before = self.code_before(self.len);
+                self.code.push_back(CodeRange {
+                    start: self.len,
+                    end: None,
+                    before,
+                });
+            }
         }
+        // One older range stays: it counts the code before it.
         let oldest = self.len.saturating_sub(UNIT_BYTES as u64);
-        while let Some((_, Some(end))) = self.code.front()
-            && *end <= oldest
-        {
+        while self.code.get(1).is_some_and(|next| next.start <= oldest) {
             self.code.pop_front();
         }
     }
 
-    /// Returns true if more than half of the last `distance` bytes are code.
-    fn is_code(&self, distance: u64) -> bool {
-        let start = self.len - distance;
-        let in_unit = |&(from, end): &(u64, Option<u64>)| {
-            let end = end.unwrap_or(self.len);
-            end.saturating_sub(from.max(start))
-        };
-        2 * self.code.iter().map(in_unit).sum::<u64>() > distance
+    /// Returns the number of bytes of code before `position`, one of the last [`UNIT_BYTES`].
+    fn code_before(&self, position: u64) -> u64 {
+        let after = self.code.partition_point(|range| range.start < position);
+        after.checked_sub(1).map_or(0, |index| {
+            let CodeRange { start, end, before } = self.code[index];
+            before + position.min(end.unwrap_or(position)) - start
+        })
     }
 
     /// Returns a number of bytes that can follow without a detection, whatever they are.
@@ -387,8 +401,15 @@ impl RepetitionDetector {
             return None;
         }
         // Decided here and not where the start was found, which depends on the sample that proposed the period.
-        let is_exceeded = self.len >= period.code_limit || !self.is_code(period.distance as u64);
-        is_exceeded.then_some(period.start + period.distance as u64)
+        let distance = period.distance as u64;
+        let code = self.code_before(self.len) - self.code_before(self.len - distance);
+        let more_than_half = (2 * code).saturating_sub(distance);
+        if more_than_half > 0 && self.len < period.code_limit {
+            // With each byte at most one byte less of the unit is code.
+            self.periods[at].limit = period.code_limit.min(self.len + more_than_half.div_ceil(2));
+            return None;
+        }
+        Some(period.start + distance)
     }
 
     /// Steps the second period after it has become the first in the middle of a step.

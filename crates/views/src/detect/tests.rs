@@ -230,6 +230,38 @@ fn a_unit_is_judged_as_code_if_more_than_half_of_it_is_code() {
     assert_eq!(found_at(14, 10), Some(240));
 }
 
+/// Compares the number of bytes of code in a unit with a count of them, in text that changes between code and prose.
+#[test]
+fn a_change_of_code_in_a_long_repetition_is_counted_to_the_byte() {
+    let limits = RepetitionLimits::default();
+    let mut random = Random::new(0xC0DE);
+    let mut found_in_code = 0;
+    for _ in 0..scale(4_000) {
+        let unit: String = ('a'..='z').take(8 + random.below(18)).collect();
+        let text = unit.repeat(1 + 1_400 / unit.len());
+        let mut detector = RepetitionDetector::new(limits);
+        let (mut is_code, mut found) = (Vec::new(), None);
+        let mut at = 0;
+        while at < text.len() && found.is_none() {
+            let code = random.below(4) > 0;
+            let len = (1 + random.below(unit.len())).min(text.len() - at);
+            detector.set_code(code);
+            is_code.extend(std::iter::repeat_n(code, len));
+            let chunk = Chunk::verbatim(&text.as_bytes()[at..at + len], at as u64);
+            detector.push(chunk, &mut |it| found = Some(it.decided as usize));
+            at += len;
+        }
+        let expected = (limits.chars..=text.len()).find(|&len| {
+            let in_unit = &is_code[(len - unit.len()).min(is_code.len())..len.min(is_code.len())];
+            let code = in_unit.iter().filter(|code| **code).count();
+            2 * code <= unit.len() || len >= limits.regular_chars.max(40 * unit.len())
+        });
+        assert_eq!(found, expected, "{unit}");
+        found_in_code += usize::from(found.is_some_and(|at| at > limits.chars));
+    }
+    assert!(found_in_code > 0, "every unit was prose");
+}
+
 #[test]
 fn a_circle_is_cut_behind_its_first_time() {
     let unit = "I will now read the file and check what it says about the limits.\n";
