@@ -77,7 +77,7 @@ impl Default for RepetitionLimits {
 pub struct RepetitionDetector {
     limits: RepetitionLimits,
     /// The ranges of code among the last [`UNIT_BYTES`].
-    code: VecDeque<CodeRange>,
+    code: VecDeque<CodeRegion>,
     text: Vec<u8>,
     places: OffsetIndex,
     /// The number of bytes that have been copied to `text`.
@@ -101,7 +101,7 @@ pub struct RepetitionDetector {
 
 /// A range of code, in numbers of bytes read.
 #[derive(Clone, Copy, Debug)]
-struct CodeRange {
+struct CodeRegion {
     start: u64,
     /// `None` while the following chunks are code.
     end: Option<u64>,
@@ -151,7 +151,7 @@ impl RepetitionDetector {
             Some(range) if is_code => range.end = Some(self.len),
             _ => {
                 let before = self.code_before(self.len);
-                self.code.push_back(CodeRange {
+                self.code.push_back(CodeRegion {
                     start: self.len,
                     end: None,
                     before,
@@ -169,7 +169,7 @@ impl RepetitionDetector {
     fn code_before(&self, position: u64) -> u64 {
         let after = self.code.partition_point(|range| range.start < position);
         after.checked_sub(1).map_or(0, |index| {
-            let CodeRange { start, end, before } = self.code[index];
+            let CodeRegion { start, end, before } = self.code[index];
             before + position.min(end.unwrap_or(position)) - start
         })
     }
