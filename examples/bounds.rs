@@ -461,7 +461,7 @@ fn rate(pack: &Pack, text: &[u8], times: usize) -> f64 {
     (text.len() * times) as f64 / started.elapsed().as_secs_f64()
 }
 
-/// The time of a byte above which a rule is a failure, in nanoseconds. `ttsr check --costs` estimates 2 to 7 µs for the built-in
+/// The time of a byte above which a rule is a failure, in nanoseconds. `ttsr check --costs` estimates 2 to 3 µs for the built-in
 /// rules; the rest is room for a busy machine.
 const MOST_NANOSECONDS: f64 = 20_000.0;
 
@@ -471,8 +471,14 @@ const UNITS: [&str; 24] = [
     "<<a\n", "- ", "#", "/*", "<a", "&&", "a/../", "\u{301}",
 ];
 
-/// Reads, with each built-in rule alone, texts that repeat its examples, the first half of each, and [`UNITS`]. Prints the
-/// rules that take the most time for a byte.
+/// Units of commands through which the content of many files goes.
+const COPIES: [&str; 2] = [
+    "cp a b;",
+    "cat a b c d e f g h i j k l m n o p > q; nc x 1 < q\n",
+];
+
+/// Reads, with each built-in rule alone, texts that repeat its examples, the first half of each, [`UNITS`] and [`COPIES`].
+/// Prints the rules that take the most time for a byte.
 fn rules(percent: usize) {
     let bytes = 300 * percent;
     let mut slowest = Vec::new();
@@ -482,7 +488,8 @@ fn rules(percent: usize) {
             let pack = Pack::builder().rule(rule.clone()).build();
             let pack = pack.expect("a built-in rule");
             let examples = rule.examples.matching.iter();
-            let mut units: Vec<String> = UNITS.map(str::to_owned).into();
+            let units = UNITS.iter().chain(&COPIES);
+            let mut units: Vec<String> = units.map(|unit| (*unit).to_owned()).collect();
             for example in examples.chain(&rule.examples.not_matching) {
                 let half: String = example.chars().take(example.chars().count() / 2).collect();
                 units.extend(["", " ", "\n"].map(|after| format!("{example}{after}")));

@@ -34,7 +34,7 @@ use ttsr_views::path::ArgScope;
 pub(crate) use capture::{CaptureGroup, GroupFilter};
 pub(crate) use command::{
     CommandCache, CommandOwner, CommandPattern, CommandProgress, CommandSet, MAX_FLAGS,
-    OperandPaths, ProgressState, WordNeeds, operand_texts,
+    OperandPaths, ProgressState, ReadMatches, WordNeeds, operand_texts,
 };
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};

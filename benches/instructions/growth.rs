@@ -241,6 +241,28 @@ pub(crate) const PAIRS: &[Pair] = &[
         },
     ),
     input(
+        "commands that meet the parts of the pattern in no pipeline",
+        "match.any = [{ command = 'env', pipe-to = { command = 'nc' } }]",
+        |length| format!("{{\"command\":\"{}true\"}}", "env;nc a;".repeat(length / 9)).into(),
+    ),
+    input(
+        "new files that reach a command through many others",
+        "match.any = [{ command = 'nc', reads = ['*.key', '**/.ssh/id_*'] }]",
+        |length| {
+            let mut text = String::from("{\"command\":\"");
+            let mut number = 1_000_000;
+            while text.len() < length {
+                text.push_str("cat");
+                for _ in 0..16 {
+                    number += 1;
+                    write!(text, " {number}").expect("a string takes all");
+                }
+                text.push_str(r" > a\nnc c < a\n");
+            }
+            (text + "\"}").into()
+        },
+    ),
+    input(
         "nested command substitution",
         "match.any = [{ literal = 'rm -rf', region = 'shell' }]",
         |length| format!("{{\"command\":\"{}", "echo $(`{ ".repeat(length / 10)).into(),

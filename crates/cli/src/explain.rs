@@ -314,13 +314,9 @@ struct ExplainedRule<'a> {
     toml: String,
 }
 
-/// The nanoseconds that a byte takes at worst in a rule of few states: the byte may end a match. The limit of
-/// `benches/instructions/growth.rs` stands for as many.
+/// The nanoseconds that a byte takes at worst in a rule of few states: the byte may end a match, or a command that is compared
+/// with 64 others. The limit of `benches/instructions/growth.rs` stands for as many.
 const MATCH_NANOSECONDS: usize = 2_000;
-
-/// The same for a rule with a command, for which a byte may end a command and compare it with 64 others, or compare the files
-/// that these read with the globs of `reads`.
-const COMMAND_NANOSECONDS: usize = 6_000;
 
 /// The nanoseconds that a byte takes at worst for each state, on average over a text that leads to new states.
 const STATE_NANOSECONDS: usize = 1;
@@ -348,17 +344,12 @@ impl CompileCost {
             automata.map(|automaton| automaton.nfa_states).sum()
         });
         let states: Vec<usize> = states.collect();
-        let has_command = rule.condition.patterns().any(|it| it.command.is_some());
-        let of_match = match has_command {
-            true => COMMAND_NANOSECONDS,
-            false => MATCH_NANOSECONDS,
-        };
         let most_states = states.iter().max().copied().unwrap_or_default();
         Ok(CompileCost {
             states: states.iter().sum(),
             literal: rule.condition.patterns().all(has_literal),
             retained_bytes: rule.retained_bytes(pack.limits()),
-            worst_nanoseconds: of_match + STATE_NANOSECONDS * most_states,
+            worst_nanoseconds: MATCH_NANOSECONDS + STATE_NANOSECONDS * most_states,
         })
     }
 

@@ -14,7 +14,7 @@ use super::condition::{FullMatch, TextPosition};
 use super::haystack::MatchContext;
 use crate::program::{
     CommandCache, CommandPattern, CommandProgress, CommandSet, ConditionExtent, OperandPaths,
-    ProgressState,
+    ProgressState, ReadMatches,
 };
 use crate::stream::Counters;
 use ttsr_views::chunk::{Chunk, DecidedOffset};
@@ -396,6 +396,7 @@ impl Commands {
             variables,
             written,
             read,
+            read_matches,
             ..
         } = &mut **command;
         // The program selects the patterns, and assignments and redirections may precede it: they are applied here.
@@ -408,9 +409,7 @@ impl Commands {
             for path in written.paths() {
                 progress.add_written_file(pattern, &path, &mut self.cache);
             }
-            for path in read.paths() {
-                progress.add_read_file(pattern, &path, &mut self.cache);
-            }
+            progress.add_read_files(pattern, read.paths(), read_matches, &mut self.cache);
             if progress.becomes_met(pattern) {
                 *has_met = true;
                 self.has_changed = true;
@@ -626,12 +625,14 @@ impl Commands {
         let command = &mut self.known[index];
         if command.read.len() < MAX_KEPT {
             command.read.push(path.as_bytes());
+            command.read_matches.add_file();
         }
+        let mut matches = ReadMatches::default();
         let (id, passes_files) = (command.id, command.operands.are_passed);
         let is_source = command.links.is_source;
         if command.needs.files {
             self.change_at(set, index, |progress, pattern, cache| {
-                progress.add_read_file(pattern, path, cache);
+                progress.add_read_files(pattern, [path.into()], &mut matches, cache);
             });
         }
         // The receivers so far. A receiver whose program comes later gets the path from `add_reads_of_sources`.
@@ -642,7 +643,7 @@ impl Commands {
             let receiver = &self.known[index];
             if receiver.needs.files && receiver.links.sources.contains(id) {
                 self.change_at(set, index, |progress, pattern, cache| {
-                    progress.add_read_file(pattern, path, cache);
+                    progress.add_read_files(pattern, [path.into()], &mut matches, cache);
                 });
             }
         }
@@ -655,16 +656,19 @@ impl Commands {
             return;
         }
         let mut all = std::mem::take(&mut self.known[index].progress);
-        let sources = &self.known[index].links.sources;
-        let sources = self
-            .known
-            .iter()
-            .filter(|other| other.operands.are_passed && sources.contains(other.id));
-        for path in sources.flat_map(|source| source.read.paths()) {
+        let sources = std::mem::take(&mut self.known[index].links.sources);
+        let known = self.known.iter_mut();
+        let known = known.filter(|other| other.operands.are_passed && sources.contains(other.id));
+        for source in known {
+            let TrackedCommand {
+                read, read_matches, ..
+            } = &mut **source;
             for progress in &mut all {
-                progress.add_read_file(set.pattern(progress.pattern), &path, &mut self.cache);
+                let pattern = set.pattern(progress.pattern);
+                progress.add_read_files(pattern, read.paths(), read_matches, &mut self.cache);
             }
         }
+        self.known[index].links.sources = sources;
         for progress in &mut all {
             if progress.becomes_met(set.pattern(progress.pattern)) {
                 self.known[index].has_met = true;
@@ -691,7 +695,12 @@ impl Commands {
                 sources.add_all(&self.known[index].links.sources);
             }
         }
-        for index in 0..self.known.len() {
+        // The receiver, and those that get its output: none of them if it is new.
+        let receivers = match self.index(to) {
+            Some(index) if !self.known[index].links.is_source => index..index + 1,
+            _ => 0..self.known.len(),
+        };
+        for index in receivers {
             let receiver = &mut self.known[index];
             if receiver.id != to && !receiver.links.sources.contains(to) {
                 continue;
@@ -775,8 +784,13 @@ impl Commands {
             };
             self.met_nested.contains(wanted) && (0..self.known.len()).any(is_complete)
         };
-        let gets_input = |wanted| has(wanted, &|other| command.links.sources.contains(other.id));
-        let passes_output = |wanted| has(wanted, &|other| other.links.sources.contains(command.id));
+        let links = &command.links;
+        let gets_input = |wanted| {
+            !links.sources.is_empty() && has(wanted, &|other| links.sources.contains(other.id))
+        };
+        let passes_output = |wanted| {
+            links.is_source && has(wanted, &|other| other.links.sources.contains(command.id))
+        };
         let runs = |wanted| has(wanted, &|other| self.is_run_by(other, command.id));
         pattern.pipe_to.is_none_or(passes_output)
             && pattern.pipe_from.is_none_or(gets_input)

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::program::{CommandProgress, CommandSet, WordNeeds};
+use crate::program::{CommandProgress, CommandSet, ReadMatches, WordNeeds};
 use ttsr_views::command::files::{self, WrittenOperands};
 use ttsr_views::command::{CommandId, CommandWord, ParentCommand};
 
@@ -169,6 +169,8 @@ pub(super) struct TrackedCommand {
     /// The files that redirections write and read.
     pub(super) written: TextList,
     pub(super) read: TextList,
+    /// The results of `reads` for the files in `read`.
+    pub(super) read_matches: ReadMatches,
     /// Those of `read` that redirections name, which the commands that this one wraps read too.
     pub(super) redirected: TextList,
     /// The name of the program, at most [`MAX_PROGRAM_BYTES`] bytes.
@@ -201,6 +203,7 @@ impl Default for TrackedCommand {
             variables: TextList::default(),
             written: TextList::default(),
             read: TextList::default(),
+            read_matches: ReadMatches::default(),
             redirected: TextList::default(),
             program: Vec::new(),
             output_files: TextList::default(),
@@ -235,6 +238,7 @@ impl TrackedCommand {
             variables,
             written,
             read,
+            read_matches,
             redirected,
             program,
             output_files,
@@ -266,6 +270,7 @@ impl TrackedCommand {
         (*saves_downloads, *operands) = (empty.saves_downloads, empty.operands);
         *is_ended = empty.is_ended;
         *has_met = empty.has_met;
+        *read_matches = empty.read_matches;
         *last_word = empty.last_word;
         (*start, *end) = (empty.start, empty.end);
     }
