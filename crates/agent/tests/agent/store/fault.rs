@@ -212,7 +212,7 @@ fn the_nth_call_fails_for_every_n_and_nothing_durable_is_lost() {
     for acts in RUNS {
         for at in 1..=calls(acts) + 4 {
             for fault in FAULTS {
-                for seed in 0..scale(12).max(2) as u64 {
+                for seed in 0..scale(12) as u64 {
                     once += under(acts, Plan::Once(at, fault), seed);
                     runs += 1;
                 }
