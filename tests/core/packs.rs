@@ -12,7 +12,7 @@ use serde_json::Value;
 use ttsr::stream::Hits;
 use ttsr::{Action, Channel, Conversation, Pack, PackBuilder, PartId, Rule};
 use ttsr_testing::recordings::{RecordedPart, Recording, recordings};
-use ttsr_testing::skip;
+use ttsr_testing::{scale, skip};
 
 const PART: PartId = PartId(7);
 
@@ -138,7 +138,10 @@ fn examples_hit_and_near_misses_do_not_under_every_split() {
                         let shown = String::from_utf8_lossy(&case.bytes);
                         writeln!(wrong, "{what}: {}: {text:?} as {shown}", rule.id).unwrap();
                     }
-                    runs += 1 + check_splits(&pack, rule, &case, &found);
+                    runs += 1;
+                    if examples % 100 < scale(100) {
+                        runs += check_splits(&pack, rule, &case, &found);
+                    }
                 }
             }
         }

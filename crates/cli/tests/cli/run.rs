@@ -5,8 +5,8 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 use std::thread::{self, JoinHandle};
 
-use ttsr_testing::Folder;
 use ttsr_testing::flood::Flood;
+use ttsr_testing::{Folder, in_parts};
 
 const KEY: &str = "sk-canary-0123456789abcdef";
 
@@ -857,11 +857,17 @@ fn an_interrupt_is_heard_under_any_flood() {
 
 #[test]
 fn a_reply_and_an_attempt_have_a_bound_of_time() {
-    for (option, limit) in [
-        ("--reply-timeout", "reply"),
-        ("--attempt-timeout", "attempt"),
-    ] {
-        for flood in Flood::all() {
+    let floods = Flood::all();
+    // Side by side, because each run waits for its limit.
+    in_parts(floods.len(), |range| {
+        let limits = [
+            ("--reply-timeout", "reply"),
+            ("--attempt-timeout", "attempt"),
+        ];
+        for (flood, (option, limit)) in floods[range]
+            .iter()
+            .flat_map(|flood| limits.map(|limit| (flood, limit)))
+        {
             let server = flood.serve();
             let output = ttsr(
                 &server.base,
@@ -886,7 +892,7 @@ fn a_reply_and_an_attempt_have_a_bound_of_time() {
             );
             server.join();
         }
-    }
+    });
 }
 
 /// Interrupts a turn in progress: the server has begun a reply and waits until the connection is closed.

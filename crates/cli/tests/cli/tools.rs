@@ -14,6 +14,8 @@ use ttsr::{Channel, Pack};
 #[cfg(target_os = "linux")]
 use ttsr_agent::tools::Containment;
 use ttsr_agent::tools::{ToolLimits, WorkingFolder};
+#[cfg(target_os = "linux")]
+use ttsr_testing::in_parts;
 
 /// A folder for each test, with files outside of it.
 struct Scratch {
@@ -509,30 +511,32 @@ fn nothing_that_a_command_starts_outlives_it_and_the_wait_is_bounded() {
         Containment::Subreaper,
         Containment::Cgroup,
     ] {
-        for (name, weakest, command) in ESCAPES {
-            let scratch = Scratch::new();
-            let Some(folder) = contained(&scratch, containment) else {
-                break;
-            };
-            if containment < weakest {
-                continue;
-            }
-            let bounds = ToolLimits {
-                command: Duration::from_millis(1500),
-                ..ToolLimits::default()
-            };
-            let began = std::time::Instant::now();
-            call(&folder.limits(bounds), "bash", json!({"command": command}));
-            let took = began.elapsed();
-            assert!(
-                took < Duration::from_secs(15),
-                "{name}, {containment:?}: {took:?}"
-            );
-            assert!(
-                ends(&scratch.text("pids")),
-                "{name}, {containment:?}: something outlived the command"
-            );
+        if contained(&Scratch::new(), containment).is_none() {
+            continue;
         }
+        // Side by side, because most commands run until their limit.
+        in_parts(ESCAPES.len(), |range| {
+            let found = ESCAPES[range].iter();
+            for (name, _, command) in found.filter(|(_, weakest, _)| *weakest <= containment) {
+                let scratch = Scratch::new();
+                let folder = contained(&scratch, containment).expect("it is available");
+                let bounds = ToolLimits {
+                    command: Duration::from_millis(1500),
+                    ..ToolLimits::default()
+                };
+                let began = std::time::Instant::now();
+                call(&folder.limits(bounds), "bash", json!({"command": command}));
+                let took = began.elapsed();
+                assert!(
+                    took < Duration::from_secs(15),
+                    "{name}, {containment:?}: {took:?}"
+                );
+                assert!(
+                    ends(&scratch.text("pids")),
+                    "{name}, {containment:?}: something outlived the command"
+                );
+            }
+        });
     }
 }
 
