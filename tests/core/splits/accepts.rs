@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use ttsr::{Channel, Limits, Pack, PartId, Rule};
 
-use ttsr_testing::{Random, scale};
+use ttsr_testing::{Random, in_parts, scale};
 
 /// A pack costs as much as a hundred texts: more texts per pack give more pairs in the same time. With fewer packs, not
 /// every key of the language would hit.
@@ -425,45 +425,76 @@ fn an_accepted_pack_reads_any_text() {
     let given = |variable: &str| std::env::var(variable).ok()?.parse::<usize>().ok();
     let packs = given("TTSR_ACCEPTS").unwrap_or_else(|| scale(PACKS));
     let texts = given("TTSR_ACCEPTS_TEXTS").unwrap_or(TEXTS);
-    let (mut pairs, mut hits, mut seen) = (0, 0, BTreeMap::new());
-    for seed in 0..packs as u64 {
-        let mut random = Random::new(seed ^ 5 << 40);
-        let limits = Limits {
-            table_bytes: random.pick(&[0, 4096, 1 << 20]),
-            stretch_bytes: random.pick(&[1, 64, 64 << 10]),
-            ..Limits::default()
-        };
-        let (written, pack) = accepted(&mut random, &limits);
-        let mut found = 0;
-        for _ in 0..texts {
-            let text = text(&mut random);
-            let read_by_rules = |channel: &Channel| pack.wants(*channel, None);
-            let channels = Channel::ALL.into_iter().filter(read_by_rules);
-            let channels: Vec<Channel> = channels.collect();
-            let is_any = random.one_in(8) || channels.is_empty();
-            let channel = random.pick(if is_any { &Channel::ALL } else { &channels[..] });
-            let run = || read(&mut random, &pack, channel, &text);
-            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
-            found += result.unwrap_or_else(|_| {
-                let text = text.escape_ascii();
-                panic!("seed {seed}, on {channel:?}\n{written}\n{text}")
-            });
-            pairs += 1;
+    let parts = in_parts(packs, |seeds| {
+        let mut done = Totals::default();
+        for seed in seeds {
+            read_texts(seed as u64, texts, &mut done);
         }
-        if found > 0 {
-            let rules = written.find("[rule.").unwrap_or_default();
-            count_features(&written[rules..], &mut seen);
-        }
-        hits += found;
-        if random.one_in(8) {
-            by_hand(&mut random, &pack, &limits, seed);
+        done
+    });
+    let mut all = Totals::default();
+    for part in parts {
+        all.pairs += part.pairs;
+        all.hits += part.hits;
+        for (key, count) in part.seen {
+            *all.seen.entry(key).or_default() += count;
         }
     }
+    let Totals { pairs, hits, seen } = all;
     println!(
         "accepts: {pairs} pairs of a pack and a text under {packs} packs, {hits} decisions of {seen:?}"
     );
     if packs >= PACKS {
         assert_eq!(seen.len(), KEYS.len(), "{seen:?}");
+    }
+}
+
+/// The cases that were run.
+#[derive(Default)]
+struct Totals {
+    pairs: usize,
+    hits: usize,
+    /// The keys of the rules that hit.
+    seen: BTreeMap<&'static str, usize>,
+}
+
+/// Reads random texts with the pack of `seed`.
+fn read_texts(seed: u64, texts: usize, done: &mut Totals) {
+    let mut random = Random::new(seed ^ 5 << 40);
+    let limits = Limits {
+        table_bytes: random.pick(&[0, 4096, 1 << 20]),
+        stretch_bytes: random.pick(&[1, 64, 64 << 10]),
+        ..Limits::default()
+    };
+    let (written, pack) = accepted(&mut random, &limits);
+    let mut found = 0;
+    // Where each byte is a stretch, each is searched by itself, and a text takes up to a hundred times as long.
+    let texts = match limits.stretch_bytes {
+        1 => texts.div_ceil(4),
+        _ => texts,
+    };
+    for _ in 0..texts {
+        let text = text(&mut random);
+        let read_by_rules = |channel: &Channel| pack.wants(*channel, None);
+        let channels = Channel::ALL.into_iter().filter(read_by_rules);
+        let channels: Vec<Channel> = channels.collect();
+        let is_any = random.one_in(8) || channels.is_empty();
+        let channel = random.pick(if is_any { &Channel::ALL } else { &channels[..] });
+        let run = || read(&mut random, &pack, channel, &text);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        found += result.unwrap_or_else(|_| {
+            let text = text.escape_ascii();
+            panic!("seed {seed}, on {channel:?}\n{written}\n{text}")
+        });
+        done.pairs += 1;
+    }
+    if found > 0 {
+        let rules = written.find("[rule.").unwrap_or_default();
+        count_features(&written[rules..], &mut done.seen);
+    }
+    done.hits += found;
+    if random.one_in(8) {
+        by_hand(&mut random, &pack, &limits, seed);
     }
 }
 
