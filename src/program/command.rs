@@ -250,7 +250,7 @@ impl ReadGlobs {
 }
 
 impl ReadMatches {
-    /// Returns true if the globs match a file, which `find` tells the first time.
+    /// Returns true if the globs match one of the files. Calls `find` if the result is not known yet.
     fn get(&mut self, globs: &ReadGlobs, find: impl FnOnce(&FileGlobs) -> bool) -> bool {
         let bit = u32::try_from(globs.index).ok();
         let bit = bit.and_then(|index| 1u64.checked_shl(index)).unwrap_or(0);

@@ -139,7 +139,8 @@ fn examples_hit_and_near_misses_do_not_under_every_split() {
                         writeln!(wrong, "{what}: {}: {text:?} as {shown}", rule.id).unwrap();
                     }
                     runs += 1;
-                    if examples % 100 < scale(100) {
+                    // A sample, spread over the rules.
+                    if examples * 37 % 100 < scale(100) {
                         runs += check_splits(&pack, rule, &case, &found);
                     }
                 }

@@ -3,7 +3,8 @@
 //!
 //! The packs are random and use every key, with large classes and repeats up to the limits. The texts are built from
 //! fragments that the patterns match. `TTSR_TEST_SCALE` scales the number of packs, `TTSR_ACCEPTS` sets it instead, and
-//! `TTSR_ACCEPTS_TEXTS` sets the number of texts for each of them.
+//! `TTSR_ACCEPTS_TEXTS` sets the number of texts for each of them. A pack with stretches of one byte reads a quarter of
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -468,7 +469,7 @@ fn read_texts(seed: u64, texts: usize, done: &mut Totals) {
     };
     let (written, pack) = accepted(&mut random, &limits);
     let mut found = 0;
-    // Where each byte is a stretch, each is searched by itself, and a text takes up to a hundred times as long.
+    // With stretches of one byte, each byte is searched by itself, which takes up to a hundred times as long.
     let texts = match limits.stretch_bytes {
         1 => texts.div_ceil(4),
         _ => texts,
