@@ -409,33 +409,38 @@ impl WatchedReply {
 
     /// Returns the server's id of the part, or its number if that is not known.
     fn name(&self, id: PartId) -> String {
-        let name = self.index_of(id).and_then(|place| {
-            let before = place.checked_sub(1).map(|before| &self.parts[before]);
+        let name = self.index_of(id).and_then(|index| {
+            let before = index.checked_sub(1).map(|before| &self.parts[before]);
             let start = before.map_or(0, |before| before.name_ends as usize);
-            self.names.get(start..self.parts[place].name_ends as usize)
+            self.names.get(start..self.parts[index].name_ends as usize)
         });
         name.map_or_else(|| id.0.to_string(), str::to_owned)
     }
 
     fn record_delta(&mut self, id: PartId, bytes: &[u8]) {
-        let place = self.checksums.contains_key(&id).then(|| self.index_of(id));
-        if let (Some(place), Some(sum)) = (place.flatten(), self.checksums.get_mut(&id)) {
+        let index = self.checksums.contains_key(&id).then(|| self.index_of(id));
+        if let (Some(index), Some(sum)) = (index.flatten(), self.checksums.get_mut(&id)) {
             sum.update(bytes);
-            let part = &mut self.parts[place];
+            let part = &mut self.parts[index];
             let delivered = part.bytes() + bytes.len() as u64;
             part.bytes = [delivered as u32, (delivered >> 32) as u32];
         }
     }
 
     fn close(&mut self, id: PartId) {
-        if let (Some(place), Some(sum)) = (self.index_of(id), self.checksums.remove(&id)) {
-            self.parts[place].sum = sum.finalize();
+        // A part over the limit is not open, and a search for it would read all parts.
+        if let Some(sum) = self.checksums.remove(&id)
+            && let Some(index) = self.index_of(id)
+        {
+            self.parts[index].sum = sum.finalize();
         }
     }
 
     /// Opens a new part for a snapshot that differs from the delivered text, and returns it; `None` if they are equal.
     /// They differ if the server changed the text, or if the connection was lost in the middle of the part.
     fn reopen_for_snapshot(&mut self, id: PartId, bytes: &[u8]) -> Option<(PartId, Channel)> {
+        // As in `close`.
+        self.stream.channel(id)?;
         let part = &self.parts[self.index_of(id)?];
         let open = self.checksums.get(&id);
         let sum = open.map_or(part.sum, |sum| sum.clone().finalize());
