@@ -31,8 +31,7 @@
 //! states are those of its table. All other functions check their indices.
 //!
 //! The memory is reserved as a whole, so that ids stay valid and readers need no lock. The operating system zeroes
-//! it page by page on first use; where it cannot, the whole table is resident, so the first one is small
-//! ([`FIRST_BUDGET`]).
+//! it page by page on first use; where it cannot, as in WebAssembly, the first table is small ([`FIRST_BUDGET`]).
 #![allow(unsafe_code)] // reserved memory and unchecked steps: the reasons stand at each block
 
 pub(crate) mod short_input;
@@ -116,16 +115,16 @@ pub(crate) struct TableConfig {
     pub(crate) sparse: SparseRows,
 }
 
-/// The budget of the first generation, in bytes: room for some six hundred states of a hundred columns, more than most
-/// automata of a pack ever build. A table reserves three times its budget, and each view of a channel has automata of
-/// its own. The reservation is not free everywhere: WebAssembly allocates it, Windows commits it, and an allocator that
-/// reuses a freed block writes zeros to the whole block.
-// PERF: with 4 MiB, loading the default packs for the third time in one process took 60 ms longer and 90 MiB more
-// (glibc, which takes a freed block of this size for its heap).
-pub(crate) const FIRST_BUDGET: usize = 256 << 10;
-
-/// The budget of a generation as a multiple of that of the generation before.
-const GROWTH: usize = 8;
+/// The budget of the first generation, in bytes: room for some ten thousand states of a hundred columns. A table reserves
+/// three times its budget of address space, and each view of a channel has automata of its own. Most packs never need
+/// more than the first generation. With 16 MiB the default packs exceeded a gigabyte of address space.
+///
+/// A WebAssembly module cannot reserve memory without allocating it: its memory grows by the whole reservation. There
+/// the first table is small.
+pub(crate) const FIRST_BUDGET: usize = match cfg!(target_family = "wasm") {
+    true => 256 << 10,
+    false => 4 << 20,
+};
 
 impl TableConfig {
     /// Returns the parameters of the first generation.
@@ -133,10 +132,10 @@ impl TableConfig {
         self.limited_to(self.first_budget)
     }
 
-    /// Returns the parameters of the generation after one with the budget `previous`: [`GROWTH`] times that budget, up to
-    /// the full budget.
+    /// Returns the parameters of the generation after one with the budget `previous`: four times that budget, up to the
+    /// full budget.
     pub(crate) fn next_generation(self, previous: usize) -> TableConfig {
-        self.limited_to(previous.saturating_mul(GROWTH))
+        self.limited_to(previous.saturating_mul(4))
     }
 
     /// Returns these parameters with a budget of at most `budget`.

@@ -131,28 +131,6 @@ fn a_list_that_many_rules_name_is_held_once() {
     assert!(peak < 300 << 20, "{} MiB", peak >> 20);
 }
 
-/// An allocator that reuses a freed block writes zeros to all of the tables that a pack reserves.
-#[test]
-fn the_default_packs_reserve_little_until_text_needs_more() {
-    let names = Pack::builtin_names().filter(|name| *name != "std/pii");
-    let pack = names.fold(Pack::builder(), PackBuilder::builtin);
-    let pack = pack.build().unwrap();
-    let live = LIVE.get();
-    let mut stream = pack.stream();
-    for (part, channel) in (0..).map(PartId).zip(Channel::ALL) {
-        stream.open(part, channel);
-        let _ = stream.set_tool(part, "bash", "call");
-        let _ = stream.push(part, b"{\"command\": \"ls -la `pwd`\"}\n");
-        let _ = stream.close(part);
-    }
-    let reserved = (LIVE.get() - live) >> 20;
-    println!(
-        "{} rules, all channels read: {reserved} MiB",
-        pack.rules().len()
-    );
-    assert!(reserved < 64, "{reserved} MiB");
-}
-
 fn open(pack: &Pack, channel: Channel) -> Stream {
     let mut stream = pack.stream();
     stream.open(PART, channel);
