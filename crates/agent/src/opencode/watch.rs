@@ -439,7 +439,7 @@ impl WatchedReply {
     /// Opens a new part for a snapshot that differs from the delivered text, and returns it; `None` if they are equal.
     /// They differ if the server changed the text, or if the connection was lost in the middle of the part.
     fn reopen_for_snapshot(&mut self, id: PartId, bytes: &[u8]) -> Option<(PartId, Channel)> {
-        // As in `close`.
+        // A part over the limit is not in the stream; see `close` for the search.
         self.stream.channel(id)?;
         let part = &self.parts[self.index_of(id)?];
         let open = self.checksums.get(&id);

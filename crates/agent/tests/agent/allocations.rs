@@ -60,7 +60,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
-    // The default writes zeros to all of a reservation, of which the system has to write none.
+    // The default method writes zeros to the whole block; the system gives pages of zeros on first use.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if is_refused() {
             return std::ptr::null_mut();
