@@ -58,10 +58,11 @@ pub struct Limits {
     /// - Automata: one for each channel and each view of it (verbatim, a fold, a region), one more for rules that hold or
     ///   redact, and one more for rules that need full matches. Each rule of the last two kinds has one of its own once it
     ///   has matched, with at most 256 KiB.
-    /// - Tables: while streams still use a full table, it and its successor exist. The first table has room for 4 MiB of
-    ///   the budget (32 MiB for an automaton of 128 or more patterns), and each further one for four times as much.
-    /// - Address space: a table reserves three times its room. On WebAssembly, where a reservation is resident, the first
-    ///   table has room for 256 KiB (2 MiB).
+    /// - Tables: the first one has room for 256 KiB of the budget (32 MiB for an automaton of 128 or more patterns, 2 MiB on
+    ///   WebAssembly), and each further one for eight times as much. While streams still use a full table, it and its
+    ///   successors exist, with at most twice the budget together.
+    /// - Address space: a table allocates three times its room, which becomes resident as it is used, or at once where the
+    ///   system or the allocator does not zero memory page by page.
     /// - Products: text channels with several automata have at most eight products of them with at most 6 MiB each, twice
     ///   that while one is replaced.
     pub table_bytes: usize,

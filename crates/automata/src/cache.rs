@@ -193,9 +193,10 @@ impl CacheBuilder {
         self.is_full
     }
 
-    /// Returns true if a new table is worth its cost: at once if ordinary text filled this one, otherwise when the
-    /// steps taken in the fallback have cost more than building all states again would have.
-    pub(super) fn should_replace_cache(&self) -> bool {
+    /// Returns true if a new table is worth its cost: at once if ordinary text filled this one and a larger one, of at most
+    /// `largest` bytes, may follow. Otherwise when the steps taken in the fallback have cost more than building all states
+    /// again would have.
+    pub(super) fn should_replace_cache(&self, largest: usize) -> bool {
         let is_ordinary = !self.is_thrashing && self.states() > MIN_STATES_TO_JUDGE;
         // Ordinary text uses its states again and again, so a larger table soon pays for itself.
         let least = match is_ordinary {
@@ -203,8 +204,9 @@ impl CacheBuilder {
             // Text that thrashes would fill any table. A new one also computes the start closures, linear in the NFA.
             false => STEPS_PER_STATE * self.states() + self.determinizer.nfa_states(),
         };
+        let can_grow = !self.is_thrashing && self.budget < largest;
         // Only a full table is replaced: the others can still build states.
-        self.is_full && self.fallback_steps > least
+        self.is_full && (can_grow || self.fallback_steps > least)
     }
 
     /// Counts a step in the fallback.
@@ -778,12 +780,15 @@ mod tests {
                 true => least,
                 false => least + cache.determinizer.nfa_states(),
             };
+            let (same, larger) = (cache.budget, cache.budget + 1);
             cache.fallback_steps = steps + 1;
-            assert!(!cache.should_replace_cache(), "there is room");
+            assert!(!cache.should_replace_cache(larger), "there is room");
             cache.is_full = true;
-            assert!(cache.should_replace_cache(), "{states} {is_thrashing}");
+            assert!(cache.should_replace_cache(same), "{states} {is_thrashing}");
             cache.fallback_steps = steps;
-            assert!(!cache.should_replace_cache(), "{states} {is_thrashing}");
+            assert!(!cache.should_replace_cache(same), "{states} {is_thrashing}");
+            let grows = cache.should_replace_cache(larger);
+            assert_eq!(grows, !is_thrashing, "{states}");
         }
     }
 

@@ -5,9 +5,10 @@
 //! into its state, so a cursor has at most one suffix for each cut.
 //!
 //! When the table is full, a cursor enters the *fallback*: it carries its NFA states and steps them, exactly and in
-//! time linear in the input, until it meets states of the table again. As soon as building the states anew would
-//! have been cheaper, a new *generation* starts with an empty table. Cursors move to it when they next step in the
-//! fallback, and the old generation is freed with its last cursor. There are never more than two.
+//! time linear in the input, until it meets states of the table again. A new *generation* starts with an empty table: at
+//! once if it may be larger, otherwise as soon as building the states anew would have been cheaper. Cursors move to it
+//! when they next step in the fallback, and the old generation is freed with its last cursor. The tables in use have at
+//! most twice the budget together.
 //!
 //! [`search`] tells how a delta becomes a report: the strategies, the loops that step a state and their invariants.
 
@@ -227,8 +228,8 @@ pub struct AutomatonSize {
     pub set_bytes: usize,
     /// True if the budget is spent, so that new states are simulated instead of built.
     pub is_full: bool,
-    /// The number of times that a full table was replaced by a larger one, up to the budget. The table before is kept
-    /// while cursors still use it; there are never more than two.
+    /// The number of times that a full table was replaced by a larger one, up to the budget. A table before it is kept
+    /// while cursors still use it; all of them together have at most twice the budget.
     pub generation: u32,
 }
 
@@ -274,7 +275,9 @@ impl LazyDfa {
     }
 
     fn with_first(nfa: Nfa, config: TableConfig, first: TableConfig) -> LazyDfa {
-        let first = DfaCache::new(&nfa, first);
+        // A generation replaces one of the same size only while no cursor holds any other.
+        let limit = config.size().max(first.size()).saturating_mul(2);
+        let generations = Generations::new(DfaCache::new(&nfa, first), first.size(), limit);
         let look_behind_after =
             // Only a trailing byte depends on the look-behind before it, and no ASCII character is one, so any will do
             // here.
@@ -289,7 +292,7 @@ impl LazyDfa {
             bit_nfa: OnceLock::new(),
             nfa,
             config,
-            generations: Generations::new(first),
+            generations,
         }
     }
 

@@ -281,8 +281,8 @@ const fn max_automata(patterns: usize) -> usize {
     2 * (most + patterns.div_ceil(MAX_SINGLE_MATCH))
 }
 
-/// The least bytes of the table that profiling builds. The smaller one, for the reason given at [`FIRST_BUDGET`], has
-/// room for [`MAX_STATES`] states of patterns that distinguish two hundred classes of characters.
+/// The least bytes of the table that profiling builds. The smaller one has room for [`MAX_STATES`] states of patterns that
+/// distinguish two hundred classes of characters: WebAssembly allocates a whole reservation.
 const TRIAL_BYTES: usize = match cfg!(target_family = "wasm") {
     true => 2 << 20,
     false => 32 << 20,

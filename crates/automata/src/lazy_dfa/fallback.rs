@@ -27,7 +27,8 @@ impl LazyDfa {
     ) -> usize {
         let mut generation = Arc::clone(&cursor.generation);
         let mut cache = generation.lock();
-        if !self.generations.is_latest(&generation) || cache.should_replace_cache() {
+        let largest = self.config.budget;
+        if !self.generations.is_latest(&generation) || cache.should_replace_cache(largest) {
             // `move_to_current` takes this lock again, for the budget.
             drop(cache);
             self.move_to_current(cursor);
@@ -48,9 +49,10 @@ impl LazyDfa {
     /// Moves a cursor in the fallback to another generation, if there is one or one may start.
     pub(super) fn move_to_current(&self, cursor: &mut DfaCursor) {
         let previous = cursor.generation.lock().budget();
-        let make = |_| DfaCache::new(&self.nfa, self.config.next_generation(previous));
+        let next = self.config.next_generation(previous);
+        let make = |_| DfaCache::new(&self.nfa, next);
         self.generations
-            .move_to_current(&mut cursor.generation, make);
+            .move_to_current(&mut cursor.generation, next.size(), make);
     }
 
     /// Moves the cursor into the fallback: replaces its states by their NFA states.

@@ -1,7 +1,9 @@
 use ttsr_testing::{Random, scale};
 
 use super::*;
+use crate::partition::PartitionPlan;
 use crate::pattern::parse;
+use crate::test_support::matcher_of;
 use crate::{MatchEvent, Matcher, PatternLimits};
 
 fn patterns(texts: &[&str]) -> Vec<regex_syntax::hir::Hir> {
@@ -178,7 +180,12 @@ fn cursors_of_later_tables_make_the_product_outdated_and_those_of_earlier_ones_d
 #[test]
 fn a_product_without_room_declines_and_is_full_at_last() {
     // A state for each set of the last letters that were an `a`.
-    let matcher = Matcher::new(&patterns(&["a[ab]{14}x"]), 64 << 20).unwrap();
+    // One table for all of them, so that the cursor at the start of the product uses it.
+    let plan = PartitionPlan {
+        first_budget: 64 << 20,
+        ..PartitionPlan::USUAL
+    };
+    let matcher = matcher_of(&patterns(&["a[ab]{14}x"]), 64 << 20, plan);
     let product = Product::new(ANY_TEXT);
     let mut random = Random::new(5);
     let start = matcher.start();
