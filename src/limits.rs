@@ -77,8 +77,9 @@ pub struct Limits {
     /// (feature `lookaround`). Default 4,096.
     pub confirm_bytes: usize,
     /// The longest match, in bytes of its haystack, of a rule that needs full matches: a rule that counts, redacts or
-    /// holds, or whose patterns must or must not occur together. A longer match is cut there, and counted. 0 is the same
-    /// as 1. Default 64 KiB.
+    /// holds, or whose patterns must or must not occur together. A longer match is cut there, and counted. If a match may
+    /// have more than about a third of it, text in which one is in progress for as long is cut, too. 0 is the same as 1.
+    /// Default 64 KiB.
     pub stretch_bytes: usize,
     /// The most steps of one verification. A match that is undecided by then is a hit of a critical rule, and is
     /// counted as unconfirmed for any other rule. Default 100,000.

@@ -18,7 +18,7 @@ mod view_key;
 
 use std::ops::Range;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 #[cfg(feature = "ast")]
 use crate::ast::AstPatternSet;
@@ -27,7 +27,6 @@ use crate::rule::{Channel, Rule};
 use crate::verdict::RuleId;
 #[cfg(feature = "lookaround")]
 use ttsr_automata::lookaround::verify::{LookaroundSearch, Verifier};
-use ttsr_automata::pike;
 use ttsr_automata::{Matcher, PatternId};
 use ttsr_views::path::ArgScope;
 
@@ -183,6 +182,53 @@ pub(crate) struct FullMatchRules {
     /// The rules of the patterns, in the order of their patterns.
     pub(crate) rules: Box<[FullMatchRule]>,
     pub(crate) counts: TextCounts,
+    /// [`Limits::stretch_bytes`](crate::Limits::stretch_bytes), at least 1.
+    pub(crate) stretch_bytes: usize,
+    /// Computed when text is first searched, because that decodes the patterns.
+    pub(crate) reaches: OnceLock<RuleReaches>,
+}
+
+/// The bytes that decide a match of a pattern, counted from its start: its longest match, and the character after it, which
+/// an assertion may need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MatchReach(usize);
+
+/// The reaches of the rules of a [`FullMatchRules`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RuleReaches {
+    /// The longest of the rules that have one.
+    pub(crate) longest: MatchReach,
+    /// The indices of the rules whose matches have no bound that fits into a stretch.
+    pub(crate) unbounded: Box<[usize]>,
+}
+
+impl MatchReach {
+    /// The most bytes of a character.
+    const NEXT_CHAR: usize = 4;
+
+    /// Returns the reach of these patterns of a matcher. `None` if a match is unbounded, or so long that the text that must be
+    /// held for it exceeds `stretch_bytes`.
+    fn of(matcher: &Matcher, patterns: Range<u32>, stretch_bytes: usize) -> Option<MatchReach> {
+        let mut lens = patterns.map(|pattern| matcher.max_match_len(PatternId(pattern)));
+        let longest = lens.try_fold(0, |longest, len| Some(longest.max(len?)))?;
+        let reach = MatchReach(longest.checked_add(MatchReach::NEXT_CHAR)?);
+        (reach.most_held() <= stretch_bytes).then_some(reach)
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        self.0
+    }
+
+    /// Returns the distance of the positions at which matches are decided while another match is in progress.
+    pub(crate) fn interval(self) -> usize {
+        // At least some bytes: each time costs as much as a short search.
+        self.0.max(16)
+    }
+
+    /// Returns the most bytes that are held for matches in progress.
+    pub(crate) fn most_held(self) -> usize {
+        (2 * self.0).saturating_add(self.interval())
+    }
 }
 
 /// The patterns of one rule in a [`FullMatchRules`].
@@ -195,7 +241,44 @@ pub(crate) struct FullMatchRule {
     pub(crate) matcher: LazyMatcher,
 }
 
+impl FullMatchRule {
+    /// Returns the reach of the matches of the rule, if it is bounded.
+    pub(crate) fn reach(&self, stretch_bytes: usize) -> Option<MatchReach> {
+        let patterns = 0..self.patterns.end - self.patterns.start;
+        MatchReach::of(&self.matcher, patterns, stretch_bytes)
+    }
+}
+
 impl FullMatchRules {
+    /// Returns true if the matches of all rules are bounded.
+    pub(crate) fn are_bounded(&self) -> bool {
+        self.reaches().unbounded.is_empty()
+    }
+
+    /// Returns the longest reach of the rules in bytes, if the matches of all are bounded.
+    pub(crate) fn reach(&self) -> Option<usize> {
+        self.are_bounded().then(|| self.reaches().longest.bytes())
+    }
+
+    /// Returns the reaches of the rules.
+    pub(crate) fn reaches(&self) -> &RuleReaches {
+        self.reaches.get_or_init(|| {
+            let mut reaches = RuleReaches {
+                longest: MatchReach(0),
+                unbounded: Box::default(),
+            };
+            let mut unbounded = Vec::new();
+            for (index, rule) in self.rules.iter().enumerate() {
+                match MatchReach::of(&self.matcher, rule.patterns.clone(), self.stretch_bytes) {
+                    Some(reach) => reaches.longest.0 = reaches.longest.0.max(reach.0),
+                    None => unbounded.push(index),
+                }
+            }
+            reaches.unbounded = unbounded.into();
+            reaches
+        })
+    }
+
     /// Returns true if text is held back until the patterns are decided.
     pub(crate) fn holds(&self) -> bool {
         self.kind == FullMatchKind::Held
@@ -337,24 +420,37 @@ impl ChannelRules {
 impl FullMatchPattern {
     /// Returns the matches in `text` that start at `from` or later, and true if these are all of them: the search of a
     /// pattern with look-around may exceed its budget.
-    pub(crate) fn matches(&self, text: &[u8], from: usize) -> (Vec<Range<usize>>, bool) {
+    pub(crate) fn matches(&self, text: &[u8], from: usize) -> (Vec<FoundMatch>, bool) {
         match &self.search {
             FullMatchSearch::Pike(vm) => {
-                let found = vm.get().find_all(text, from).into_iter();
                 let filter = self.filter.as_ref();
-                let accepts =
-                    |found: &pike::PikeMatch| filter.is_none_or(|it| it.accepts(found, text));
-                let found = found.filter(accepts).map(|found| found.range);
+                let found = vm.get().find_all(text, from).into_iter();
+                let found = found.map(|found| FoundMatch {
+                    is_accepted: filter.is_none_or(|it| it.accepts(&found, text)),
+                    range: found.range,
+                });
                 (found.collect(), true)
             }
             #[cfg(feature = "lookaround")]
             FullMatchSearch::Around(around) => {
-                let (mut found, are_all) = around.find_all(text);
-                found.retain(|range| range.start >= from);
-                (found, are_all)
+                let (found, are_all) = around.find_all(text);
+                let found = found.into_iter().filter(|range| range.start >= from);
+                let found = found.map(|range| FoundMatch {
+                    is_accepted: true,
+                    range,
+                });
+                (found.collect(), are_all)
             }
         }
     }
+}
+
+/// A match of a pattern. The next match begins after it, whether it is accepted or not.
+#[derive(Debug)]
+pub(crate) struct FoundMatch {
+    pub(crate) range: Range<usize>,
+    /// False if the filter of the pattern rejects it.
+    pub(crate) is_accepted: bool,
 }
 
 /// The patterns of a view whose ends are confirmed after the automaton has reported them.

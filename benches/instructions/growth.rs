@@ -162,6 +162,11 @@ pub(crate) const PAIRS: &[Pair] = &[
         "match.any = [{ regex = 'a[^c]*z|b' }]\nmatch.count = 1_000_000_000",
         |length| "ab".repeat(length / 2).into(),
     ),
+    stretched(
+        "bounded matches in progress at every character",
+        "match.any = [{ regex = '[^x].{0,40}y' }]\nmatch.count = 1_000_000_000",
+        |length| "y".repeat(length).into(),
+    ),
     text(
         "captures below the entropy threshold",
         "match.any = [{ regex = 'k=\"(?<key>[^\"]{16,})\"' }]\nmatch.capture = { group = 'key', entropy = 3.5 }",

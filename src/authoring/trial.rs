@@ -60,14 +60,11 @@ mod tests {
 
     #[test]
     fn a_pattern_that_nearly_every_text_may_begin_holds_much_text() {
-        let all = ORDINARY.len() as u64;
         for (regex, least) in [
             ("[^;]*secret", 200),
-            ("[^%]secret", all - 10),
-            (r"(?s).{0,20}secret", all - 10),
+            (r"(?s).{0,20}secret", 65),
             (r"\w+\s+secret", 65),
             (".*secret", 65),
-            (r"x?(?:key|[^\n]{3})secret", 65),
         ] {
             assert!(held(regex) >= least, "{regex}: {}", held(regex));
         }
@@ -78,6 +75,8 @@ mod tests {
         for regex in [
             r"sk-[a-z]{20,}",
             r"\w+secret",
+            "[^%]secret",
+            r"x?(?:key|[^\n]{3})secret",
             r"\S+@",
             r"(?i)key\s*=.*",
             "[a-z]{40}",

@@ -16,7 +16,7 @@ mod trees;
 use std::collections::HashMap;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::slice;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use regex_syntax::hir::Hir;
 
@@ -821,6 +821,8 @@ impl ViewBuilder {
                         false => TextCounts::Nothing,
                     },
                     patterns: patterns.into_boxed_slice(),
+                    stretch_bytes: build.limits.stretch_bytes.max(1),
+                    reaches: OnceLock::new(),
                 })
             });
         let full = full.collect::<Result<_, TooManyClasses>>()?;

@@ -512,3 +512,41 @@ fn escaped(text: &str) -> String {
         out
     })
 }
+
+/// In text of a script without ASCII letters, a match of some pattern is always in progress. A secret in it is reported
+/// before the reader could copy it, also where a stretch of 64 KiB ends.
+#[test]
+fn a_secret_is_found_soon_in_text_of_any_script() {
+    let pack = all_packs();
+    let secret = ["aB38Q~9fKd2LmZp0RtYw7", "VcXn5HsGjE1uIoTq4w"].concat();
+    let scripts = [
+        "这个函数读取文件并返回结果。",
+        "эта функция читает файл и ",
+        "تقرأ هذه الدالة ملفا ",
+        "the function reads a file; ",
+    ];
+    for script in scripts {
+        for before in [50, 65_490, 65_510, 131_020] {
+            let mut text = script.repeat(before / script.len() + 1);
+            text.truncate(text.floor_char_boundary(before));
+            text += &format!(" {secret} ");
+            let end = text.len() as u64 - 1;
+            text += &script.repeat(40);
+            let mut stream = pack.stream();
+            stream.open(PartId(0), Channel::Text);
+            let mut hits = Vec::new();
+            for delta in text.as_bytes().chunks(7) {
+                hits.extend_from_slice(&stream.push(PartId(0), delta));
+            }
+            let mut found = hits
+                .iter()
+                .filter(|hit| pack.rule(hit.rule).id == "std/secrets/azure-client-secret");
+            let hit = found.next().unwrap_or_else(|| panic!("{script} {before}"));
+            assert_eq!(found.next(), None);
+            assert!(
+                hit.decided <= end + 200,
+                "{script} {before}: {hit:?}, not {end}"
+            );
+        }
+    }
+}

@@ -298,7 +298,7 @@ fn unsafe_is_denied_except_in_named_files() {
 
 /// Values built lazily while text is read. Each can be built for every set of rules: a value that depends on a pattern
 /// must not turn out to be too large once text arrives.
-const BUILT_LATE: [(&str, &str); 10] = [
+const BUILT_LATE: [(&str, &str); 11] = [
     // A tree whose bytes were checked at load by the function that decodes them.
     ("crates/automata/src/encoding.rs", "OnceLock<Arc<Hir>>"),
     // Compiling a program cannot fail.
@@ -336,6 +336,8 @@ const BUILT_LATE: [(&str, &str); 10] = [
         "src/program.rs",
         "type LazyMatcher = LazyLock<Matcher, BuildMatcher>;",
     ),
+    // The lengths that a matcher knows.
+    ("src/program.rs", "reaches: OnceLock<RuleReaches>"),
 ];
 
 #[test]

@@ -155,6 +155,8 @@ pub struct Matcher {
     /// The other automata: for patterns that would multiply the states of the first, and for patterns that
     /// can match single bytes of a character.
     more: Box<[Automaton]>,
+    /// The length of the longest match of each pattern, in bytes. Empty unless full matches are needed.
+    max_match_lens: Box<[Option<usize>]>,
 }
 
 /// One automaton and the patterns it searches for.
@@ -350,6 +352,7 @@ impl Matcher {
         Ok(Matcher {
             first,
             more: automata.collect(),
+            max_match_lens: Box::default(),
         })
     }
 
@@ -405,10 +408,35 @@ impl Matcher {
         let more = has_bytes
             .then(|| automaton(SymbolSpace::Bytes, bytes))
             .transpose()?;
+        let max_match_lens = patterns
+            .iter()
+            .map(|pattern| pattern.borrow().properties().maximum_len());
         Ok(Matcher {
             first: automaton(SymbolSpace::Chars, chars)?,
             more: more.into_iter().collect(),
+            max_match_lens: max_match_lens.collect(),
         })
+    }
+
+    /// Returns the length of the longest match of a pattern in bytes, or `None` if there is no bound. Only for matchers made
+    /// by [`for_full_matches`](Self::for_full_matches).
+    ///
+    /// # Example: bounded by its last repetition
+    /// ```
+    /// use ttsr_automata::{Matcher, PatternId, PatternLimits, pattern};
+    /// let patterns = ["key=[0-9]{4,8}", "key=[0-9]+"];
+    /// let patterns = patterns.map(|text| pattern::parse(text, &PatternLimits::default()).unwrap());
+    /// let matcher = Matcher::for_full_matches(&patterns, 1 << 20)?;
+    /// assert_eq!(matcher.max_match_len(PatternId(0)), Some(12));
+    /// assert_eq!(matcher.max_match_len(PatternId(1)), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// There is no such pattern, or the matcher was made by another function.
+    #[must_use]
+    pub fn max_match_len(&self, pattern: PatternId) -> Option<usize> {
+        self.max_match_lens[pattern.index()]
     }
 
     /// Steps whole characters up to the first special state. Only for matchers made by

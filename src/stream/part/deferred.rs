@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use memchr::memrchr;
 
+use super::haystack::floor_char_boundary;
 use crate::program::{ProductCache, ViewSet};
 use ttsr_automata::product::{
     IdleGroup, IdlePositions, Member, MemberStates, Product, ProductState, ProductStep,
@@ -49,6 +50,8 @@ pub(super) struct MemberList<'a> {
     views: ViewSet,
     /// The state of the filter, which is that of Markdown.
     filter: VerbatimState,
+    /// The most bytes before the end of the text in which a match of a rule that holds may be in progress, if they are bounded.
+    held_reach: Option<usize>,
     is_too_long: bool,
 }
 
@@ -60,8 +63,17 @@ impl<'a> MemberList<'a> {
             len: 0,
             views: ViewSet::default(),
             filter: VerbatimState::Paragraph,
+            held_reach: Some(0),
             is_too_long: false,
         }
+    }
+
+    /// Adds the matches of rules that hold: they may be in progress in as many bytes before the end of the text.
+    pub(super) fn add_held(&mut self, reach: Option<usize>) {
+        self.held_reach = self
+            .held_reach
+            .zip(reach)
+            .map(|(known, reach)| known.max(reach));
     }
 
     /// Adds a matcher.
@@ -113,6 +125,8 @@ pub(super) struct DeferredText {
     until_report: usize,
     /// The offset of the first byte that was undecided when the product was entered.
     undecided_from: u64,
+    /// See [`MemberList`].
+    held_reach: Option<usize>,
 }
 
 /// The kept text, over which the product has been stepped and the readers advance.
@@ -214,7 +228,7 @@ impl DeferredText {
         undecided_from: u64,
         until_report: usize,
     ) {
-        let filter = members.filter;
+        let (filter, held_reach) = (members.filter, members.held_reach);
         let Some((views, members)) = members.get() else {
             return;
         };
@@ -236,6 +250,7 @@ impl DeferredText {
         self.entered = self.state;
         // Invariant 3: nothing is kept yet, and `leave` has set `detected` to 0.
         (self.until_report, self.undecided_from) = (until_report, undecided_from);
+        self.held_reach = held_reach;
     }
 
     /// Returns true if no detector can report within the next `len` bytes.
@@ -326,12 +341,25 @@ impl DeferredText {
     /// Returns the offset of the first byte that a match in progress of a rule that holds may contain, if any byte is kept.
     /// `end` is the offset after the last byte; it is returned if all is decided.
     pub(super) fn undecided_from(&self, end: u64) -> Option<u64> {
-        match (self.bytes.len(), self.idle.held) {
+        let undecided = match (self.bytes.len(), self.idle.held) {
             // The readers have read all text, and know better.
-            (0, _) => None,
+            (0, _) => return None,
             // Not idle since the product was entered: a match may have begun before.
-            (_, 0) => Some(self.undecided_from),
-            (len, idle) => Some(end - (len - idle) as u64),
-        }
+            (_, 0) => self.undecided_from,
+            (len, idle) => end - (len - idle) as u64,
+        };
+        let first = self.first_held(end - undecided);
+        Some(first.map_or(undecided, |first| {
+            undecided.max(end - (self.bytes.len() - first) as u64)
+        }))
+    }
+
+    /// Returns the index of the first kept byte that a match in progress may contain, if `held` bytes are more than any such
+    /// match has, and all of its bytes are kept.
+    fn first_held(&self, held: u64) -> Option<usize> {
+        let reach = self.held_reach.filter(|reach| held > *reach as u64)?;
+        // Markdown may drop bytes of what is not settled, so that a match has more bytes than the view.
+        let first = self.settled_len().checked_sub(reach)?;
+        Some(floor_char_boundary(&self.bytes, first))
     }
 }

@@ -13,7 +13,7 @@ use super::condition;
 use super::deferred::{MemberList, SteppedText};
 use crate::program::ViewRules;
 use crate::stream::Counters;
-pub(super) use context::MatchContext;
+pub(super) use context::{MatchContext, floor_char_boundary};
 pub(super) use first_end::FirstEndReader;
 use full_match::{FullMatchInput, FullMatchReader};
 use ttsr_automata::product::{IdleGroup, Member};
@@ -139,6 +139,9 @@ impl HaystackReader {
                 (false, _) => IdleGroup::Tracked,
             };
             members.add(&rules.matcher, &full.cursor, idle);
+            if rules.holds() {
+                members.add_held(rules.reach());
+            }
             full.is_detecting(rules, max_held)
         })
     }
@@ -160,7 +163,7 @@ impl HaystackReader {
                 true => stepped.idle.held,
                 false => stepped.idle.all,
             };
-            full.advance(chunk, idle_until);
+            full.advance(rules, chunk, idle_until);
         }
     }
 
@@ -191,7 +194,7 @@ impl HaystackReader {
     pub(super) fn undecided_from(&self, view: &ViewRules) -> Option<u64> {
         let full = self.full.iter().zip(&view.full);
         full.filter(|(_, rules)| rules.holds())
-            .filter_map(|(full, _)| full.undecided_from())
+            .filter_map(|(full, rules)| full.undecided_from(rules))
             .min()
     }
 

@@ -116,7 +116,7 @@ impl MatchContext {
 }
 
 /// Returns the index of the first byte of the character that contains `at`, where the bytes are valid UTF-8.
-fn floor_char_boundary(bytes: &[u8], at: usize) -> usize {
+pub(in crate::stream::part) fn floor_char_boundary(bytes: &[u8], at: usize) -> usize {
     let is_continuation = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
     (at.saturating_sub(3)..=at)
         .rev()

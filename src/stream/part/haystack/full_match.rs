@@ -9,12 +9,15 @@
 //!
 //! 1. The automaton of all rules has read exactly the held text and what was dropped before it. It is never restarted
 //!    within a haystack, so it reports a superset of what the searches report: a report is only a reason to search.
-//! 2. At `idle_until` no match of a rule without a search is in progress, and no pattern of such a rule was reported after
-//!    it. A search that begins there therefore finds what it would have found from the start of the haystack.
+//! 2. No match of a rule without a search, and none that may still follow, begins before `idle_until` and ends after it; no
+//!    pattern of such a rule was reported after it. A search that begins there therefore finds what it would have found
+//!    from the start of the haystack. Two kinds of positions are of that kind: those at which the automaton of all rules is
+//!    idle, and, if matches are bounded, those that are further back than a match in progress can begin
+//!    ([`MatchReach`](crate::program::MatchReach)).
 //! 3. The held text begins at or before `idle_until` and at or before the stretch of each search.
 //! 4. `idle_until` is at most [`Limits::stretch_bytes`](crate::Limits::stretch_bytes) before the end of the held text once a
-//!    block has been read. Where the automaton of all rules was not idle for as long, all rules are searched, because only
-//!    the search of a rule knows where its match in progress began, and so where it is cut.
+//!    block has been read. Where the automaton of all rules was not idle for as long, the rules whose matches are not bounded
+//!    are searched, because only the search of such a rule knows where its match in progress began, and so where it is cut.
 //! 5. A search ends only where it could begin again at `idle_until` (`RuleSearch::is_needed`). No match is added twice.
 //!
 //! Deltas make no difference: whether text is read by `try_step_short`, `push_until_report` or `push_with_searches`
@@ -29,7 +32,7 @@ use super::{Admission, HaystackScope};
 use crate::program::FullMatchRules;
 use crate::stream::Counters;
 use held_text::HeldText;
-use rule_search::{RuleSearch, Stretch};
+use rule_search::{ReportedPattern, RuleSearch, Stretch};
 use ttsr_automata::{Cursor, MAX_SHORT_LEN, Matcher, ShortStep};
 use ttsr_views::chunk::{Chunk, DecidedOffset};
 
@@ -42,8 +45,8 @@ pub(super) struct FullMatchReader {
     /// The cursor of the automaton of all rules.
     pub(super) cursor: Cursor,
     text: HeldText,
-    /// An index in the held text at which no match of a rule without a search is in progress, and after which no
-    /// pattern of such a rule was reported. It is 0 while no rule has a search.
+    /// The index in the held text at which the search of another rule begins, see invariant 2. It is 0 while no rule has a
+    /// search.
     idle_until: usize,
     /// The searches of the rules that were reported, or that have matches that wait.
     searches: Vec<RuleSearch>,
@@ -86,11 +89,40 @@ impl FullMatchReader {
     }
 
     /// Returns the offset of the first byte that a match in progress or an undecided match may contain.
-    pub(super) fn undecided_from(&self) -> Option<u64> {
-        let held = self.text.start();
+    pub(super) fn undecided_from(&self, rules: &FullMatchRules) -> Option<u64> {
+        let held = match self.undecided_index(rules) {
+            0 => self.text.start(),
+            index => Some(self.text.byte(index).start(0)),
+        };
         match self.conditions.undecided_from(|_| true) {
             None => held,
             Some(pending) => Some(held.map_or(pending, |start| start.min(pending))),
+        }
+    }
+
+    /// Returns the index in the held text before which no match in progress can begin.
+    fn undecided_index(&self, rules: &FullMatchRules) -> usize {
+        match rules.is_unbroken() || !self.searches.is_empty() || !rules.are_bounded() {
+            true => 0,
+            false => self.decided_index(rules, self.text.bytes().len()),
+        }
+    }
+
+    /// Returns the index before which no bounded match begins that is in progress at `end`.
+    fn decided_index(&self, rules: &FullMatchRules, end: usize) -> usize {
+        match rules.reaches().longest.bytes() {
+            // No rule is bounded.
+            0 => end,
+            reach => self.text.floor_char(end.saturating_sub(reach)),
+        }
+    }
+
+    /// Drops held text that no match in progress can contain, if no rule has a search.
+    fn drop_decided(&mut self, rules: &FullMatchRules) {
+        // Not at every delta, because the rest is moved.
+        let most = rules.reaches().longest.most_held();
+        if self.text.bytes().len() >= most && rules.are_bounded() {
+            self.text.drop_front(self.undecided_index(rules));
         }
     }
 
@@ -140,18 +172,20 @@ impl FullMatchReader {
         }
         if idle_until < chunk.bytes.len() {
             self.text.push(chunk.slice(idle_until..chunk.bytes.len()));
+            self.drop_decided(rules);
         }
     }
 
     /// Advances over text that the cursor has stepped without a report. No match was in progress after the first `idle_until`
     /// bytes, if it is not 0.
-    pub(super) fn advance(&mut self, chunk: Chunk<'_>, idle_until: usize) {
+    pub(super) fn advance(&mut self, rules: &FullMatchRules, chunk: Chunk<'_>, idle_until: usize) {
         if idle_until > 0 {
             self.text.drop_all();
             self.text.advance_past(&chunk.bytes[..idle_until]);
         }
         if idle_until < chunk.bytes.len() {
             self.text.push(chunk.slice(idle_until..chunk.bytes.len()));
+            self.drop_decided(rules);
         }
     }
 
@@ -209,7 +243,9 @@ impl FullMatchReader {
             self.text.advance_past(&chunk.bytes[..idle_until]);
         }
         self.text.push(chunk.slice(idle_until..at));
+        self.drop_decided(rules);
         if !reported.is_empty() {
+            self.idle_until = self.undecided_index(rules);
             for rule in reported {
                 self.begin_search(rules, rule);
             }
@@ -237,6 +273,7 @@ impl FullMatchReader {
         let mut at = 0;
         while at < block.bytes.len() {
             // Here too, not only at the end of the block: `idle_until` may move past a match that has reached the limit.
+            self.pass_decided(rules, before + at);
             self.begin_long_searches(rules, before + at, limit);
             // A run ends where a match in progress would reach the limit, so that the next round sees it.
             let room = limit.saturating_sub(before + at - self.idle_until);
@@ -250,10 +287,14 @@ impl FullMatchReader {
             if run.stepped > 0 {
                 continue;
             }
-            for rule in self.step(rules, block.bytes[at]) {
+            let reported = self.step(rules, block.bytes[at]);
+            at += 1;
+            if !reported.is_empty() {
+                self.pass_decided(rules, before + at);
+            }
+            for rule in reported {
                 self.begin_search(rules, rule);
             }
-            at += 1;
             if rules.matcher.is_idle(&self.cursor) {
                 self.idle_until = before + at;
             }
@@ -279,12 +320,20 @@ impl FullMatchReader {
         }
     }
 
-    /// Begins the searches of all rules if a match in progress may have reached the limit at `end`: only the search of
-    /// its rule knows where it began. Returns true if it may.
+    /// Moves `idle_until` up to where no bounded match begins that is in progress at `end`, if no other match can be.
+    fn pass_decided(&mut self, rules: &FullMatchRules, end: usize) {
+        let has_search = |rule: &usize| self.searches.iter().any(|it| it.rule() == *rule);
+        if rules.reaches().unbounded.iter().all(has_search) {
+            self.idle_until = self.idle_until.max(self.decided_index(rules, end));
+        }
+    }
+
+    /// Begins the searches of the rules whose matches are not bounded, if one of them in progress may have reached the limit
+    /// at `end`: only the search of its rule knows where it began. Returns true if it may.
     fn begin_long_searches(&mut self, rules: &FullMatchRules, end: usize, limit: usize) -> bool {
         let is_long = end - self.idle_until >= limit;
-        if is_long && self.searches.len() < rules.rules.len() {
-            for rule in 0..rules.rules.len() {
+        if is_long {
+            for &rule in &rules.reaches().unbounded {
                 self.begin_search(rules, rule);
             }
         }
@@ -295,6 +344,9 @@ impl FullMatchReader {
     fn advance_searches(&mut self, input: &mut FullMatchInput<'_, '_>) {
         let FullMatchInput { rules, .. } = *input;
         let end = self.text.bytes().len();
+        if !self.searches.is_empty() {
+            self.pass_decided(rules, end);
+        }
         let is_long = self.begin_long_searches(rules, end, input.limit());
         if self.searches.is_empty() {
             return;
@@ -302,15 +354,15 @@ impl FullMatchReader {
         for search in &mut self.searches {
             search.advance(&self.text, &mut self.conditions, input);
         }
-        // Invariant 4: all rules have a search, so the position needs to be idle for none.
+        // Invariant 4: all rules with unbounded matches have a search, so the position needs to be idle for none of them.
         if is_long {
-            self.idle_until = end;
+            self.idle_until = self.idle_until.max(self.decided_index(rules, end));
         }
         let idle_until = self.idle_until;
         self.searches
             .retain(|search| search.is_needed(rules, &self.conditions, idle_until));
         if is_long {
-            // No match of the other rules is in progress here.
+            // No match of the other rules is in progress before here.
             for search in &mut self.searches {
                 search.forbid_restart_at(end);
             }
@@ -353,8 +405,18 @@ impl FullMatchReader {
             counts: self.text.counts_at(0),
         };
         for rule in &rules.rules {
-            let patterns: Vec<u32> = rule.patterns.clone().collect();
-            stretch.search(&self.text, &patterns, &mut self.conditions, input, end);
+            let patterns = rule.patterns.clone();
+            let mut patterns: Vec<ReportedPattern> = patterns
+                .map(|pattern| ReportedPattern::new(pattern, 0))
+                .collect();
+            stretch.search(
+                &self.text,
+                &mut patterns,
+                &mut self.conditions,
+                input,
+                end,
+                None,
+            );
             let position = self.position_at_end(end);
             self.conditions
                 .resolve_before(rule.rule, position, input.admission, end.decided);

@@ -1,6 +1,7 @@
 //! The text that matches in progress may contain, and the text before it.
 
 use super::super::condition::TextPosition;
+use super::super::context::floor_char_boundary;
 use crate::program::TextCounts;
 use crate::stream::window::Window;
 use ttsr_automata::MAX_SHORT_LEN;
@@ -104,6 +105,11 @@ impl HeldText {
     pub(super) fn byte(&self, index: usize) -> Chunk<'_> {
         let byte = self.held.chunk_at(index);
         byte.expect("a match consists of held bytes")
+    }
+
+    /// Returns the start of the character that `index` is in, or `index` if it is in none.
+    pub(super) fn floor_char(&self, index: usize) -> usize {
+        floor_char_boundary(self.bytes(), index)
     }
 
     /// Returns the number of bytes of the haystack before the held text.

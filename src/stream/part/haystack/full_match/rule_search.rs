@@ -2,8 +2,16 @@
 //!
 //! An automaton of the rule tells at which positions none of its matches is in progress. The text between two such
 //! positions is a *stretch*: no match crosses its ends. A stretch in which a pattern was reported is searched for the
-//! full matches of that pattern. The ends of stretches depend on the text and the rule alone, so deltas and other rules
-//! make no difference. Each byte is stepped once and searched at most once for each pattern.
+//! full matches of that pattern.
+//!
+//! In some text a match is always in progress: a pattern that begins with `[^a-z]` may match at every character of
+//! Chinese. If the matches of the rule are bounded ([`MatchReach`]), those that end more than a reach before a position are
+//! decided there, and the stretch continues with the rest. These positions are multiples of
+//! [`MatchReach::interval`] in the haystack. If they are not bounded, a stretch of
+//! [`Limits::stretch_bytes`](crate::Limits::stretch_bytes) ends with a cut.
+//!
+//! All these positions depend on the text and the rule alone, so deltas and other rules make no difference. Each byte is
+//! stepped once, and searched a few times at most for each pattern.
 
 use std::ops::Range;
 
@@ -12,7 +20,8 @@ use super::super::context::MatchContext;
 use super::FullMatchInput;
 use super::held_text::{HeldText, PrecedingCounts};
 use crate::program::{
-    ConditionExtent, FullMatchPattern, FullMatchRule, FullMatchRules, PatternRole,
+    ConditionExtent, FoundMatch, FullMatchPattern, FullMatchRule, FullMatchRules, MatchReach,
+    PatternRole,
 };
 use ttsr_automata::Cursor;
 use ttsr_views::chunk::DecidedOffset;
@@ -26,6 +35,8 @@ const LOOK_BEHIND: usize = 8;
 pub(super) struct RuleSearch {
     /// The index in [`FullMatchRules::rules`].
     rule: usize,
+    /// `None` if the matches of the rule are not bounded.
+    reach: Option<MatchReach>,
     cursor: Cursor,
     /// The index after the last byte that was read.
     at: usize,
@@ -34,10 +45,21 @@ pub(super) struct RuleSearch {
     /// The lines and characters before it.
     counts: PrecedingCounts,
     /// The patterns reported in the stretch, sorted.
-    reported: Vec<u32>,
+    reported: Vec<ReportedPattern>,
     /// The least index at which the search could begin again with the same result from here on, and without repeating a
     /// match or a cut.
     repeatable_from: usize,
+}
+
+/// A pattern that was reported in a stretch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReportedPattern {
+    /// The index in [`FullMatchRules::patterns`].
+    pattern: u32,
+    /// The index from which its matches have not been added.
+    from: usize,
+    /// True if a match after `from` was found that ends later than those that were added.
+    is_open: bool,
 }
 
 impl RuleSearch {
@@ -57,6 +79,7 @@ impl RuleSearch {
         }
         RuleSearch {
             rule,
+            reach: rules.rules[rule].reach(rules.stretch_bytes),
             cursor,
             at: from,
             start: from,
@@ -84,10 +107,12 @@ impl RuleSearch {
         idle_until: usize,
     ) -> bool {
         let FullMatchRule { rule, matcher, .. } = &rules.rules[self.rule];
+        // A bounded match in progress began later.
+        let begins_later = |reach: MatchReach| idle_until + reach.bytes() <= self.at;
         self.repeatable_from > idle_until
             || !self.reported.is_empty()
             || conditions.is_waiting(*rule)
-            || !matcher.is_idle(&self.cursor)
+            || !(self.reach.is_some_and(begins_later) || matcher.is_idle(&self.cursor))
     }
 
     /// Records that the search cannot begin again at `index`, because a match may be in progress there.
@@ -100,6 +125,9 @@ impl RuleSearch {
         self.at -= count;
         self.start -= count;
         self.repeatable_from = self.repeatable_from.saturating_sub(count);
+        for reported in &mut self.reported {
+            reported.from = reported.from.saturating_sub(count);
+        }
     }
 
     /// Reads the text up to its end.
@@ -110,7 +138,10 @@ impl RuleSearch {
         input: &mut FullMatchInput<'_, '_>,
     ) {
         let FullMatchRule { rule, matcher, .. } = &input.rules.rules[self.rule];
-        let limit = input.limit();
+        let limit = match self.reach {
+            Some(reach) => reach.most_held(),
+            None => input.limit(),
+        };
         let bytes = text.bytes();
         while self.at < bytes.len() {
             let is_quiet = self.reported.is_empty() && !conditions.is_waiting(*rule);
@@ -128,16 +159,22 @@ impl RuleSearch {
             }
             self.step(input.rules, bytes[self.at]);
             let is_idle = matcher.is_idle(&self.cursor);
+            let is_quiet = is_quiet && self.reported.is_empty();
+            if let (false, Some(reach)) = (is_idle, self.reach) {
+                self.continue_stretch(text, conditions, input, reach, is_quiet);
+                continue;
+            }
             // A match in progress that has reached the limit is cut: the stretch ends here all the same.
             let is_cut = !is_idle && self.at - self.start >= limit;
             if !is_idle && !is_cut {
                 continue;
             }
-            if !is_quiet || !self.reported.is_empty() {
+            if !is_quiet {
                 self.end_stretch(text, conditions, input, text.end_at(self.at));
             }
             if is_cut {
                 input.admission.state.counters.cut_matches += 1;
+                self.repeatable_from = self.at;
                 // The automaton starts anew, and sees what precedes this position.
                 let (before, _) = text.before(self.at);
                 matcher.restart_after(&mut self.cursor, &before);
@@ -146,18 +183,65 @@ impl RuleSearch {
         }
     }
 
+    /// Continues a stretch at whose present end a bounded match is in progress: adds the matches that are decided, and moves
+    /// the start of the stretch past them. `is_quiet` is true if nothing was reported in the stretch and nothing waits.
+    fn continue_stretch(
+        &mut self,
+        text: &HeldText,
+        conditions: &mut ConditionState,
+        input: &mut FullMatchInput<'_, '_>,
+        reach: MatchReach,
+        is_quiet: bool,
+    ) {
+        // Every match that ends up to here has begun so long ago that the text decides it. Matches are added in the order of
+        // their ends, so those that end later wait, even if they are decided.
+        let decided = text.floor_char(self.at.saturating_sub(reach.bytes()));
+        if is_quiet {
+            if self.at - self.start >= reach.most_held() {
+                self.begin_stretch(text, decided);
+            }
+            return;
+        }
+        let position = text.skipped() + self.at as u64;
+        if !position.is_multiple_of(reach.interval() as u64) || decided <= self.start {
+            return;
+        }
+        let end = text.end_at(self.at);
+        let stretch = self.stretch();
+        let next = stretch.search(
+            text,
+            &mut self.reported,
+            conditions,
+            input,
+            end,
+            Some(decided),
+        );
+        // Unless a match ends after it, the next one begins there or later.
+        let start = next.unwrap_or(decided).min(decided);
+        self.begin_stretch(text, start);
+        // A pattern whose matches all end before is reported again with the next one.
+        self.reported
+            .retain(|reported| reported.is_open || reported.from > start);
+        let rule = input.rules.rules[self.rule].rule;
+        let position = self.counts.position(text.byte(start).start(0));
+        conditions.resolve_before(rule, position, input.admission, end.decided);
+    }
+
     /// Steps a byte.
     fn step(&mut self, rules: &FullMatchRules, byte: u8) {
         let FullMatchRule {
             matcher, patterns, ..
         } = &rules.rules[self.rule];
         let RuleSearch {
-            cursor, reported, ..
+            cursor,
+            reported,
+            start,
+            ..
         } = self;
         let mut is_reported = false;
         matcher.push(cursor, &[byte], |event| {
             is_reported = true;
-            insert(reported, patterns.start + event.pattern.0);
+            insert(reported, patterns.start + event.pattern.0, *start);
         });
         self.at += 1;
         if is_reported {
@@ -178,7 +262,8 @@ impl RuleSearch {
             matcher, patterns, ..
         } = &input.rules.rules[self.rule];
         matcher.finish(&mut self.cursor, |event| {
-            insert(&mut self.reported, patterns.start + event.pattern.0);
+            let pattern = patterns.start + event.pattern.0;
+            insert(&mut self.reported, pattern, self.start);
         });
         self.end_stretch(text, conditions, input, end);
     }
@@ -196,23 +281,39 @@ impl RuleSearch {
         input: &mut FullMatchInput<'_, '_>,
         end: DecidedOffset,
     ) {
-        let stretch = Stretch {
-            range: self.start..self.at,
-            counts: self.counts,
-        };
-        stretch.search(text, &self.reported, conditions, input, end);
+        let stretch = self.stretch();
+        stretch.search(text, &mut self.reported, conditions, input, end, None);
         self.reported.clear();
         let counts = text.count(self.counts, &text.bytes()[stretch.range]);
         let position = counts.position(end.offset);
         let rule = input.rules.rules[self.rule].rule;
         conditions.resolve_before(rule, position, input.admission, end.decided);
     }
+
+    /// Returns the stretch up to the last byte that was read.
+    fn stretch(&self) -> Stretch {
+        Stretch {
+            range: self.start..self.at,
+            counts: self.counts,
+        }
+    }
 }
 
-/// Inserts a pattern into a sorted list without duplicates.
-fn insert(patterns: &mut Vec<u32>, pattern: u32) {
-    if let Err(index) = patterns.binary_search(&pattern) {
-        patterns.insert(index, pattern);
+impl ReportedPattern {
+    /// Returns a pattern none of whose matches has been added.
+    pub(super) fn new(pattern: u32, from: usize) -> ReportedPattern {
+        ReportedPattern {
+            pattern,
+            from,
+            is_open: false,
+        }
+    }
+}
+
+/// Inserts a pattern into a sorted list without duplicates. `from` is the start of the stretch.
+fn insert(patterns: &mut Vec<ReportedPattern>, pattern: u32, from: usize) {
+    if let Err(index) = patterns.binary_search_by_key(&pattern, |known| known.pattern) {
+        patterns.insert(index, ReportedPattern::new(pattern, from));
     }
 }
 
@@ -225,30 +326,47 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// Adds the matches of these patterns, which are of one rule, to its condition.
+    /// Adds the matches of these patterns, which are of one rule, to its condition: all of them, or those that end up to the
+    /// index `until`. Returns the start of the first match that ends later.
     pub(super) fn search(
         &self,
         text: &HeldText,
-        patterns: &[u32],
+        patterns: &mut [ReportedPattern],
         conditions: &mut ConditionState,
         input: &mut FullMatchInput<'_, '_>,
         end: DecidedOffset,
-    ) {
+        until: Option<usize>,
+    ) -> Option<usize> {
         if patterns.is_empty() {
-            return;
+            return None;
         }
         let (before, begins_haystack) = text.before(self.range.start);
         let stretch = &text.bytes()[self.range.clone()];
         let haystack = [&before, stretch].concat();
+        let until = until.unwrap_or(self.range.end) - self.range.start;
         let mut found = Vec::new();
-        for &pattern in patterns {
-            let compiled = &input.rules.patterns[pattern as usize];
-            let (ranges, are_all) = compiled.matches(&haystack, before.len());
+        let mut open: Option<usize> = None;
+        for reported in patterns {
+            let compiled = &input.rules.patterns[reported.pattern as usize];
+            let from = reported.from.saturating_sub(self.range.start);
+            let (matches, are_all) = compiled.matches(&haystack, before.len() + from);
             input.admission.state.counters.unconfirmed += u64::from(!are_all);
             let mut counts = CountCursor::new(text, self);
-            for range in ranges {
+            reported.is_open = false;
+            for FoundMatch { range, is_accepted } in matches {
                 let range = range.start - before.len()..range.end - before.len();
-                found.push(self.locate(text, &mut counts, pattern, range, end.decided));
+                // Those after it end later, too.
+                if range.end > until {
+                    reported.is_open = true;
+                    let start = self.range.start + range.start;
+                    open = Some(open.map_or(start, |open| open.min(start)));
+                    break;
+                }
+                reported.from = self.range.start + range.end;
+                if is_accepted {
+                    let pattern = reported.pattern;
+                    found.push(self.locate(text, &mut counts, pattern, range, end.decided));
+                }
             }
         }
         found.sort_by_key(|it| (it.end.offset, it.start.offset, it.pattern));
@@ -257,6 +375,7 @@ impl Stretch {
             let skipped = text.skipped() + self.range.start as u64;
             add_match(conditions, input, found, &context, skipped);
         }
+        open
     }
 
     /// Returns the match at `range` of the stretch with its positions.

@@ -6,7 +6,7 @@ use regex_automata::meta::Regex;
 
 use crate::limits::Limits;
 use crate::pack::{LoadError, Pack};
-use crate::rule::{Action, Channel, Condition, Count, Pattern, Per, Rule, Within};
+use crate::rule::{Action, Capture, Channel, Condition, Count, Pattern, Per, Rule, Within};
 use crate::verdict::{Hit, PartId};
 use ttsr_testing::{Random, in_parts, scale};
 
@@ -207,9 +207,23 @@ fn text(random: &mut Random) -> String {
 }
 
 fn pattern(random: &mut Random) -> Pattern {
-    const PATTERNS: [&str; 14] = [
-        "foo", "bar", "a+", "fo+|foob", r"\bfoo\b", r"(?m)^b", r"o$", "(?s)f.*b", "é", r"x\s*x",
-        "b.r", "[a-z]+", r"x*a?b", r"\Bo",
+    const PATTERNS: [&str; 16] = [
+        "foo",
+        "bar",
+        "a+",
+        "fo+|foob",
+        r"\bfoo\b",
+        r"(?m)^b",
+        r"o$",
+        "(?s)f.*b",
+        "é",
+        r"x\s*x",
+        "b.r",
+        "[a-z]+",
+        r"x*a?b",
+        r"\Bo",
+        "(?:^|[^f])o{1,2}",
+        "[^b]{1,3}a",
     ];
     Pattern::regex(PATTERNS[random.below(PATTERNS.len())])
 }
@@ -344,6 +358,104 @@ fn redacted_text_never_leaves_under_any_split() {
         redacted += expected.len();
     }
     assert!(redacted > 0);
+}
+
+/// Text in which a match is always in progress: it may begin at every character.
+fn busy_text(random: &mut Random) -> String {
+    const WORDS: [&str; 9] = ["é", "漢", " ", "\n", "k", "ka", "kab", "b", "x"];
+    let words = 20 + random.below(60);
+    (0..words)
+        .map(|_| WORDS[random.below(WORDS.len())])
+        .collect()
+}
+
+const BUSY_PATTERNS: [&str; 7] = [
+    "(?:^|[^a-z])k[ab]{1,2}(?:[^a-z]|$)",
+    r"(?s).k.{0,3}b",
+    r"\b\w{1,4}\b",
+    "(?:é|b){1,3}",
+    "(?s)k(?:.{0,4}$|b)",
+    "(?sm)^.{1,9}k",
+    "(?s).{3}",
+];
+
+#[test]
+fn bounded_matches_are_found_and_released_where_one_is_always_in_progress() {
+    let mut random = Random::new(0xB0);
+    let mut redacted = 0;
+    for index in 0..scale(1_500) {
+        let mut secret = rule(Condition::any(vec![Pattern::regex(
+            BUSY_PATTERNS[index % BUSY_PATTERNS.len()],
+        )]));
+        secret.action = Action::Redact;
+        let pattern = secret.condition.any[0].clone();
+        // A match that the filter rejects takes its text all the same.
+        let has_filter = random.below(2) == 0;
+        secret.condition.capture = has_filter.then(|| Capture {
+            group: Some("0".to_owned()),
+            not_in: vec!["*ka*".to_owned()],
+            ..Capture::default()
+        });
+        let longest = 9 * 4 + 1;
+        let limits = Limits {
+            // The least for which no pattern is cut.
+            stretch_bytes: 3 * (longest + 4),
+            ..Limits::default()
+        };
+        let pack = Pack::builder().rule(secret).limits(limits).build().unwrap();
+        let text = busy_text(&mut random);
+        let (whole, _) = read_all_cuts(&pack, Channel::Text, text.as_bytes(), &mut random);
+        let expected: Vec<(u64, u64)> = find(&pattern, false, &text)
+            .iter()
+            .filter(|known| !has_filter || !text[known.start..known.end].contains("ka"))
+            .map(|known| (known.start as u64, known.end as u64))
+            .collect();
+        assert_eq!(whole.1, expected, "{pattern:?}, {has_filter} on {text:?}");
+        redacted += expected.len();
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::Text);
+        let _ = stream.push(PART, text.as_bytes());
+        let held = text.len() as u64 - stream.releasable(PART);
+        assert!(
+            held <= 3 * (longest as u64 + 4),
+            "{held} bytes: {pattern:?} on {text:?}"
+        );
+        assert_eq!(stream.counters().cut_matches, 0);
+    }
+    assert!(redacted > 500, "{redacted}");
+}
+
+#[test]
+fn a_bounded_match_is_decided_soon_where_one_is_always_in_progress() {
+    let pattern = "(?:^|[^a-z])k[0-9]{20}(?:[^a-z0-9]|$)";
+    let mut counted = rule(Condition::any(vec![Pattern::regex(pattern)]));
+    counted.condition.count = Some(Count {
+        times: 1,
+        per: Per::Part,
+    });
+    let limits = Limits {
+        stretch_bytes: 200,
+        ..Limits::default()
+    };
+    let pack = Pack::builder()
+        .rule(counted)
+        .limits(limits)
+        .build()
+        .unwrap();
+    for before in 0..400 {
+        let text = format!(
+            "{} k01234567890123456789 {}",
+            "漢".repeat(before),
+            "字".repeat(100)
+        );
+        let end = 3 * before as u64 + 24;
+        let (hits, _) = read(&pack, Channel::Text, text.as_bytes(), &[]);
+        let [(at, decided, _)] = hits[..] else {
+            panic!("{before} characters before: {hits:?}");
+        };
+        assert_eq!(at, end - 1, "{before}");
+        assert!(decided <= end + 2 * 33, "{before}: {decided} for {end}");
+    }
 }
 
 #[test]
@@ -723,7 +835,10 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
 
 #[test]
 fn a_match_is_decided_and_cut_where_it_is_without_other_rules() {
-    const PATTERNS: [&str; 8] = [
+    const PATTERNS: [&str; 11] = [
+        "(?:^|[^b])c.?d",
+        "[^a]{1,3}b",
+        "(?s).{2}a",
         "a[abc]*d",
         "(?s)b.*d",
         r"\bab",
@@ -737,8 +852,11 @@ fn a_match_is_decided_and_cut_where_it_is_without_other_rules() {
     let (mut found, mut cut) = (0, 0);
     for _ in 0..scale(600).max(60) {
         let limits = Limits {
-            // With 0 a byte is a stretch.
-            stretch_bytes: random.below(14),
+            // With 0 a byte is a stretch. From 30 on some of the patterns are bounded.
+            stretch_bytes: match random.below(2) {
+                0 => random.below(14),
+                _ => 30 + random.below(60),
+            },
             ..Limits::default()
         };
         let rules = [0, 1, 2].map(|index| {
@@ -762,7 +880,7 @@ fn a_match_is_decided_and_cut_where_it_is_without_other_rules() {
         let alone = rules
             .each_ref()
             .map(|rule| together(std::slice::from_ref(rule)));
-        let text: Vec<u8> = (0..60)
+        let text: Vec<u8> = (0..60 + random.below(200))
             .flat_map(|_| ["a", "a", "b", "c", "d", "é", " ", "\n"][random.below(8)].bytes())
             .collect();
         let hits = |pack: &Pack, random: &mut Random| {
