@@ -227,7 +227,7 @@ impl MatchReach {
 
     /// Returns the most bytes that are held for matches in progress.
     pub(crate) fn most_held(self) -> usize {
-        (2 * self.0).saturating_add(self.interval())
+        self.0.saturating_mul(2).saturating_add(self.interval())
     }
 }
 
@@ -250,9 +250,9 @@ impl FullMatchRule {
 }
 
 impl FullMatchRules {
-    /// Returns true if the matches of all rules are bounded.
+    /// Returns true if the matches of all rules are bounded. Those of patterns with look-around are not.
     pub(crate) fn are_bounded(&self) -> bool {
-        self.reaches().unbounded.is_empty()
+        !self.is_unbroken() && self.reaches().unbounded.is_empty()
     }
 
     /// Returns the longest reach of the rules in bytes, if the matches of all are bounded.

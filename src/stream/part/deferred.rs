@@ -354,8 +354,8 @@ impl DeferredText {
         }))
     }
 
-    /// Returns the index of the first kept byte that a match in progress may contain, if `held` bytes are more than any such
-    /// match has, and all of its bytes are kept.
+    /// Returns the index of the first kept byte that a match in progress may contain. `None` if such a match may have `held`
+    /// bytes or more, or may begin before the kept text.
     fn first_held(&self, held: u64) -> Option<usize> {
         let reach = self.held_reach.filter(|reach| held > *reach as u64)?;
         // Markdown may drop bytes of what is not settled, so that a match has more bytes than the view.

@@ -102,9 +102,9 @@ impl FullMatchReader {
 
     /// Returns the index in the held text before which no match in progress can begin.
     fn undecided_index(&self, rules: &FullMatchRules) -> usize {
-        match rules.is_unbroken() || !self.searches.is_empty() || !rules.are_bounded() {
-            true => 0,
-            false => self.decided_index(rules, self.text.bytes().len()),
+        match self.searches.is_empty() && rules.are_bounded() {
+            true => self.decided_index(rules, self.text.bytes().len()),
+            false => 0,
         }
     }
 
