@@ -492,6 +492,19 @@ fn a_bound_that_is_stated_is_one_that_is_needed() {
 }
 
 #[test]
+fn little_text_is_held_where_a_bounded_match_is_always_in_progress() {
+    // Long enough for two stretches; a match may begin at every character.
+    let text = "漢字".repeat(25_000);
+    for more in ["match.count = 2", "action = 'redact'"] {
+        let pack = one(&format!(
+            "match.any = [{{ regex = '(?:^|[^a-z])(?:x|k[0-9]{{20}})' }}]\n{more}"
+        ));
+        let kept = retained(&pack, Channel::Text, &text);
+        assert!(kept < 8192, "{more}: {kept} bytes");
+    }
+}
+
+#[test]
 fn streams_that_are_never_closed_leave_nothing_behind() {
     let pack = pack();
     let round = || {
