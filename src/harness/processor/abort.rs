@@ -67,14 +67,18 @@ impl PartialText {
             PartialText::UpTo(part, _) => parts.clone().position(|other| other.part == part),
             PartialText::Nothing | PartialText::All => None,
         };
-        let of_part = |(place, part): (usize, &ReplyPart)| match self {
-            _ if part.channel == Channel::ToolInput => 0,
-            _ if part.channel == Channel::Reasoning && signs_reasoning => 0,
-            PartialText::Nothing => 0,
-            PartialText::All => part.whole_characters(part.raw.len()),
-            PartialText::UpTo(_, bytes) if Some(place) == cut => part.whole_characters(bytes),
-            PartialText::UpTo(..) if Some(place) > cut => 0,
-            PartialText::UpTo(..) => part.whole_characters(part.raw.len()),
+        let of_part = |(place, part): (usize, &ReplyPart)| {
+            let is_signed = part.channel == Channel::Reasoning && signs_reasoning;
+            if part.channel == Channel::ToolInput || is_signed {
+                return 0;
+            }
+            match self {
+                PartialText::Nothing => 0,
+                PartialText::All => part.whole_characters(part.raw.len()),
+                PartialText::UpTo(_, bytes) if Some(place) == cut => part.whole_characters(bytes),
+                PartialText::UpTo(..) if Some(place) > cut => 0,
+                PartialText::UpTo(..) => part.whole_characters(part.raw.len()),
+            }
         };
         parts.enumerate().map(of_part).collect()
     }

@@ -113,10 +113,11 @@ impl DetectorReader {
 
     /// Returns a number of bytes within which the detector cannot report, whatever they are. 0 if it does not tell.
     pub(super) fn bytes_until_report(&self) -> usize {
+        if !self.reads {
+            return usize::MAX;
+        }
         match &self.machine {
-            _ if !self.reads => usize::MAX,
             DetectorMachine::Repetition(repetition) => repetition.bytes_until_report(),
-            _ if self.is_fresh => 0,
             DetectorMachine::NearDuplicate(_)
             | DetectorMachine::Leak(_)
             | DetectorMachine::Script(_)
