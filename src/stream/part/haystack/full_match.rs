@@ -64,7 +64,7 @@ pub(super) struct FullMatchInput<'i, 'a> {
 impl FullMatchInput<'_, '_> {
     /// Returns the most bytes of a stretch, at least one: with none no byte could be read.
     fn limit(&self) -> usize {
-        self.admission.context.program.limits().stretch_bytes.max(1)
+        self.rules.stretch_bytes
     }
 }
 
