@@ -361,12 +361,6 @@ impl FullMatchReader {
         let idle_until = self.idle_until;
         self.searches
             .retain(|search| search.is_needed(rules, &self.conditions, idle_until));
-        if is_long {
-            // No match of the other rules is in progress before here.
-            for search in &mut self.searches {
-                search.forbid_restart_at(end);
-            }
-        }
         // Invariant 3.
         let starts = self.searches.iter().map(RuleSearch::start);
         let first = starts.fold(idle_until, usize::min);

@@ -115,11 +115,6 @@ impl RuleSearch {
             || !(self.reach.is_some_and(begins_later) || matcher.is_idle(&self.cursor))
     }
 
-    /// Records that the search cannot begin again at `index`, because a match may be in progress there.
-    pub(super) fn forbid_restart_at(&mut self, index: usize) {
-        self.repeatable_from = index + 1;
-    }
-
     /// Adapts the indices: the first `count` bytes of the held text are gone.
     pub(super) fn drop_front(&mut self, count: usize) {
         self.at -= count;
