@@ -422,6 +422,16 @@ impl LazyDfa {
         cursor.decoder = decoder;
     }
 
+    /// Returns true if the end of a haystack decides no pattern in a state of the table of `generation`.
+    fn ends_without_match(&self, generation: &DfaCache, state: StateId) -> bool {
+        !self.nfa.has_look
+            || generation.ends_without_match(state)
+            || generation
+                .lock()
+                .at_end(&self.nfa, &generation.table, state)
+                .is_empty()
+    }
+
     /// Ends the haystack: calls `on` for the matches that the end decides.
     pub(crate) fn finish(&self, cursor: &mut DfaCursor, on: &mut impl FnMut(MatchEvent)) {
         if cursor.is_exhausted() {

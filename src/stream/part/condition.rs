@@ -87,6 +87,12 @@ impl ConditionState {
             && rules.any(|(known, progress)| *known == rule && !progress.pending.is_empty())
     }
 
+    /// Returns true if no rule with a condition has matched.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     /// Returns the offset of the first byte of a pending match of a rule that holds.
     pub(in crate::stream) fn undecided_from(&self, holds: impl Fn(RuleId) -> bool) -> Option<u64> {
         let held = self.rules.iter().filter(|(rule, _)| holds(*rule));

@@ -226,6 +226,12 @@ impl PartScope {
         }
     }
 
+    /// Returns true if no match is pending.
+    #[inline]
+    pub(super) fn is_decided(&self) -> bool {
+        self.pending.is_empty() && self.conditions.is_empty()
+    }
+
     /// Returns the offset of the first byte that a pending match of a rule that holds may contain.
     pub(super) fn undecided_from(&self, program: &Program) -> Option<u64> {
         let holds = |rule: RuleId| program.rule(rule).holds_live();

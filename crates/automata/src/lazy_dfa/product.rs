@@ -16,8 +16,8 @@
 //! # Layout
 //!
 //! A row has a cell for each byte. A cell holds the offset of a row in `cells`, which is a multiple of `COLUMNS`, and in its
-//! lowest bits whether the matchers of each [`IdleGroup`] are idle in that state, whether the filter is settled, and whether
-//! the state is within a character. The cells of the bytes beyond ASCII are in a second half of `cells`, so that they lie in
+//! lowest bits whether the matchers of each [`IdleGroup`] are idle in that state, whether the filter is settled, whether the
+//! state is within a character, and whether a matcher reports a pattern if the text ends there. The cells of the bytes beyond ASCII are in a second half of `cells`, so that they lie in
 //! no cache line that ASCII text needs.
 //!
 //! # Invariants
@@ -53,11 +53,12 @@ const COLUMNS: usize = 128;
 
 /// The bits of a cell: the first is set if every [`IdleGroup::Held`] and [`IdleGroup::HeldInView`] member is idle, the second
 /// if every [`IdleGroup::Tracked`] member is, too, the third if the state of the filter is settled. The fourth is set within
-/// a character, and no other one with it.
+/// a character, and no other one with it. The last is set if no member reports a pattern at the end of a text that ends here.
 const HELD_IDLE: u32 = 1;
 const ALL_IDLE: u32 = 2;
 const SETTLED: u32 = 4;
 const PARTIAL: u32 = 8;
+const ENDS_WITHOUT_MATCH: u32 = 16;
 
 /// The most rows of a product. Text that needs more gains little from it.
 const MAX_ROWS: usize = match cfg!(target_family = "wasm") {
@@ -160,7 +161,7 @@ const MAX_AUTOMATA: usize = 23;
 struct Tuple {
     states: [MemberState; MAX_AUTOMATA + 1],
     len: usize,
-    /// The lowest bits of its cells.
+    /// The lowest bits of its cells, except for the last one.
     bits: u32,
 }
 
@@ -292,8 +293,29 @@ impl Product {
     #[inline]
     #[must_use]
     pub fn step(&self, from: ProductState, text: &[u8]) -> Option<ProductStep> {
+        // A local slice: the loads of the loop order what is read through `self`, which would be read again for each byte.
+        let cells = &*self.cells;
+        let (mut state, mut rest, mut after_all) = (from.0, text, text.len());
         // Row 0 leads to itself, so the loop needs no test for it.
-        self.step_with(from, text, |_, _| None)
+        while let Some((&byte, after)) = rest.split_first() {
+            rest = after;
+            state = next(cells, state, byte);
+            if state & ALL_IDLE != 0 {
+                after_all = rest.len();
+            }
+        }
+        // PERF: most deltas end where no match is held, so `held` is searched for only after the others.
+        if state & HELD_IDLE == 0 {
+            return self.step_with(from, text, |_, _| None);
+        }
+        // Such a state is neither row 0 nor within a character.
+        Some(ProductStep {
+            state: ProductState(state),
+            idle: IdlePositions {
+                held: text.len(),
+                all: text.len() - after_all,
+            },
+        })
     }
 
     /// Steps a text. `missing` builds a transition that is missing and returns its row, or `None` if it cannot.
@@ -307,7 +329,7 @@ impl Product {
         let mut state = from.0;
         let mut idle = IdlePositions::default();
         for (at, &byte) in text.iter().enumerate() {
-            state = match self.next(state, byte) {
+            state = match next(&self.cells, state, byte) {
                 0 => missing(state, byte).unwrap_or(0),
                 next => next,
             };
@@ -385,12 +407,6 @@ impl Product {
             })
     }
 
-    #[inline(always)]
-    fn next(&self, state: u32, byte: u8) -> u32 {
-        // In bounds, because the offset is that of a row.
-        self.cells[cell(state, byte)].load(Ordering::Acquire)
-    }
-
     // Nothing that can panic stands between two changes of the rows that belong together.
     fn read(&self) -> RwLockReadGuard<'_, Rows> {
         self.rows.read().unwrap_or_else(PoisonError::into_inner)
@@ -401,14 +417,32 @@ impl Product {
     }
 }
 
+/// Returns the state after a byte, 0 if there is no transition.
+#[inline(always)]
+fn next(cells: &[AtomicU32], state: u32, byte: u8) -> u32 {
+    // In bounds, because the offset is that of a row.
+    cells[cell(state, byte)].load(Ordering::Acquire)
+}
+
 /// Returns the index of the cell of a row for a byte.
 #[inline(always)]
 fn cell(state: u32, byte: u8) -> usize {
-    // PERF: without a branch on the byte, and what depends on it does not depend on the state, so the chain of loads from
-    // state to state is no longer than with a single half.
-    let half = usize::from(byte / COLUMNS as u8) * (MAX_ROWS * COLUMNS);
-    (state & !(COLUMNS as u32 - 1)) as usize + usize::from(byte % COLUMNS as u8) + half
+    // PERF: without a branch on the byte, and the load that depends on it does not depend on the state, so the chain of
+    // loads from state to state is no longer than with a single half.
+    (state & !(COLUMNS as u32 - 1)) as usize + CELL_OF_BYTE[usize::from(byte)] as usize
 }
+
+/// The index of the cell of row 0 for each byte.
+static CELL_OF_BYTE: [u32; 256] = {
+    let mut cells = [0; 256];
+    let mut byte = 0;
+    while byte < cells.len() {
+        let half = byte / COLUMNS * (MAX_ROWS * COLUMNS);
+        cells[byte] = (half + byte % COLUMNS) as u32;
+        byte += 1;
+    }
+    cells
+};
 
 impl IdlePositions {
     #[inline(always)]
@@ -457,6 +491,13 @@ impl ProductState {
     pub fn is_settled(self) -> bool {
         self.0 & SETTLED != 0
     }
+
+    /// Returns true if no matcher reports a pattern when the text ends here.
+    #[inline]
+    #[must_use]
+    pub fn ends_without_match(self) -> bool {
+        self.0 & ENDS_WITHOUT_MATCH != 0
+    }
 }
 
 impl TextFilter {
@@ -490,6 +531,20 @@ impl Tuple {
 
     fn states(&self) -> &[MemberState] {
         &self.states[..self.len]
+    }
+
+    /// Returns true if no member reports a pattern at the end of a text that ends here.
+    fn ends_without_match(&self, members: &[Member<'_>]) -> bool {
+        let automata = members.iter().flat_map(|member| {
+            let automata = member.matcher.automata().map(|it| &it.lazy);
+            automata.zip(member.cursors())
+        });
+        let mut states = self.states()[1..].iter().zip(automata);
+        self.bits & PARTIAL == 0
+            && states.all(|(state, (lazy, cursor))| match state {
+                MemberState::State(state) => lazy.ends_without_match(&cursor.generation, *state),
+                MemberState::Exhausted | MemberState::Filter { .. } => true,
+            })
     }
 
     fn hash(&self) -> u64 {
@@ -555,7 +610,10 @@ impl Rows {
             }
             self.partial += 1;
         }
-        let row = (row * COLUMNS) as u32 | tuple.bits;
+        let mut row = (row * COLUMNS) as u32 | tuple.bits;
+        if tuple.ends_without_match(members) {
+            row |= ENDS_WITHOUT_MATCH;
+        }
         self.tuples.reserve(tuple.len);
         self.by_hash.reserve(1);
         self.tuples.extend_from_slice(tuple.states());

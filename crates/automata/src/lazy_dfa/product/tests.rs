@@ -18,7 +18,7 @@ fn patterns(texts: &[&str]) -> Vec<regex_syntax::hir::Hir> {
 fn matchers() -> Vec<(Matcher, bool)> {
     let first_ends = [
         &["ab+d", r"\bbad\b", r"q[^\n]{0,200}z", "é[’\u{1F600}]"][..],
-        &["(?-u:\\xA9)b", "cad"],
+        &["(?-u:\\xA9)b", "cad", "bc$"],
         &["d", "(?s:.)*q"],
     ];
     let first_ends = first_ends.map(|it| Matcher::new(&patterns(it), 1 << 20).unwrap());
@@ -64,6 +64,15 @@ impl Reader {
             .collect()
     }
 
+    /// Returns the matches that the end of the text would decide here.
+    fn finish(&self) -> Vec<MatchEvent> {
+        let mut events = Vec::new();
+        for ((matcher, _), cursor) in self.matchers.iter().zip(&self.cursors) {
+            matcher.finish(&mut cursor.clone(), |event| events.push(event));
+        }
+        events
+    }
+
     fn push(&mut self, text: &[u8]) -> Vec<MatchEvent> {
         let mut events = Vec::new();
         for ((matcher, _), cursor) in self.matchers.iter().zip(&mut self.cursors) {
@@ -76,7 +85,7 @@ impl Reader {
 #[test]
 fn where_the_product_has_transitions_no_matcher_reports_and_all_reach_its_state() {
     let mut random = Random::new(11);
-    let (mut stepped, mut declined, mut beyond_ascii) = (0, 0, 0);
+    let (mut stepped, mut declined, mut beyond_ascii, mut ends) = (0, 0, 0, 0);
     for round in 0..scale(40) {
         let group = [IdleGroup::Held, IdleGroup::HeldInView][round % 2];
         let mut reader = Reader::new(group);
@@ -138,6 +147,9 @@ fn where_the_product_has_transitions_no_matcher_reports_and_all_reach_its_state(
             };
             assert_eq!(step.idle, idle, "{:?}", text.escape_ascii());
             assert_eq!(step.state.is_settled(), filter == 0);
+            let at_end = reader.finish();
+            assert_eq!(step.state.ends_without_match(), at_end.is_empty());
+            ends += usize::from(!at_end.is_empty());
             // Built transitions are steps, in any pieces.
             assert_eq!(product.step(before.unwrap(), &text), Some(step));
             assert_eq!(product.start(&reader.members(), filter), Some(step.state));
@@ -147,8 +159,8 @@ fn where_the_product_has_transitions_no_matcher_reports_and_all_reach_its_state(
         }
     }
     assert!(
-        stepped > declined / 4 && declined > 0 && beyond_ascii > stepped / 20,
-        "{stepped} {declined} {beyond_ascii}"
+        stepped > declined / 4 && declined > 0 && beyond_ascii > stepped / 20 && ends > 0,
+        "{stepped} {declined} {beyond_ascii} {ends}"
     );
 }
 
