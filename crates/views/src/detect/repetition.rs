@@ -40,7 +40,7 @@ pub const GRAM: usize = 16;
 // PERF: half of the blanks of English follow an odd byte. With a sample after every blank, the detector takes a fourth more
 // instructions for recorded text (`cargo bench --bench shipped`).
 const SPARSE_GAP: usize = 36;
-/// The most bytes that [`RepetitionDetector::skip`] reads at once: a bit of a word for each.
+/// The most bytes that [`RepetitionDetector::read_quiet`] reads at once: a bit of a word for each.
 const STRETCH: usize = 64;
 /// The sizes of the table of samples: a length of text in bytes, and the slots up to that length.
 const TABLES: [(u64, usize); 3] = [(256, 64), (4 << 10, 512), (u64::MAX, 4 << 10)];
@@ -233,13 +233,14 @@ impl RepetitionDetector {
         }
     }
 
-    /// Reads at most [`STRETCH`] bytes while no period is tracked. Returns the number of bytes that were read, up to the
-    /// first one that proposes a period.
+    /// Reads bytes that do nothing but continue the tracked periods and propose others. Returns their number: at most
+    /// [`STRETCH`], up to the first one that proposes a period, and 0 if the next one must be [stepped](Self::step).
     #[inline]
-    fn skip(&mut self, bytes: &[u8]) -> usize {
-        let bytes = &bytes[..bytes.len().min(STRETCH)];
+    fn read_quiet(&mut self, bytes: &[u8]) -> usize {
+        let bytes = &bytes[..self.quiet_len(bytes.len().min(STRETCH))];
         let separators = separator_mask(bytes, self.byte_before());
         let (start, mut at) = (self.len, 0);
+        let mut proposed = 0;
         while at < bytes.len() {
             // Samples are after a separator, or at every byte after `gap` bytes without one.
             let solid = (separators >> at).trailing_zeros() as usize;
@@ -250,17 +251,47 @@ impl RepetitionDetector {
                 (at, self.run) = (at + solid + 1, 0);
             } else {
                 self.run += bytes.len() - at;
+                at = bytes.len();
                 break;
             }
             self.len = start + at as u64;
-            let distance = self.sample();
-            if distance != 0 {
-                self.propose(distance);
-                return at;
+            proposed = self.sample();
+            if proposed != 0 && self.has_room_for(proposed) {
+                break;
             }
         }
-        self.len = start + bytes.len() as u64;
-        bytes.len()
+        self.len = start + at as u64;
+        for period in self.periods.iter_mut().filter(|it| it.distance != 0) {
+            period.held += at;
+        }
+        if proposed != 0 {
+            self.propose(proposed);
+        }
+        at
+    }
+
+    /// Returns the number of the next `most` bytes, which are in the window, that continue every tracked period without a
+    /// report and before its repetition is searched for its start.
+    #[inline]
+    fn quiet_len(&self, most: usize) -> usize {
+        let tracked = self.periods.iter().filter(|period| period.distance != 0);
+        tracked.fold(most, |most, period| {
+            let quiet = match self.needed_held(period.distance) {
+                needed if period.held < needed => needed - period.held - 1,
+                // The byte with which the text reaches the limit is reported.
+                _ => usize::try_from(period.limit.saturating_sub(self.len + 1)).unwrap_or(most),
+            };
+            self.common_len(period.distance, most.min(quiet))
+        })
+    }
+
+    /// Returns the number of the next `most` bytes that equal the byte `distance` before them, up to the end of the ring.
+    #[inline]
+    fn common_len(&self, distance: usize, most: usize) -> usize {
+        let at = self.len as usize & (WINDOW - 1);
+        let before = (self.len as usize).wrapping_sub(distance) & (WINDOW - 1);
+        let len = most.min(WINDOW - at.max(before));
+        common_prefix_len(&self.text[at..at + len], &self.text[before..before + len])
     }
 
     /// Returns the byte before the next one, 0 at the start of the text. `None` if every blank is a separator.
@@ -366,16 +397,21 @@ impl RepetitionDetector {
         }
     }
 
+    /// Returns true if a period can be tracked: another one than the first, as long as one is free.
+    #[inline]
+    fn has_room_for(&self, distance: usize) -> bool {
+        let [first, second] = &self.periods;
+        first.distance == 0 || first.distance != distance && second.distance == 0
+    }
+
     fn propose(&mut self, distance: usize) {
-        let [first, second] = &mut self.periods;
-        let period = Period {
-            distance,
-            ..Period::default()
-        };
-        if first.distance == 0 {
-            *first = period;
-        } else if first.distance != distance && second.distance == 0 {
-            *second = period;
+        if self.has_room_for(distance) {
+            // The first is free only if both are.
+            let free = usize::from(self.periods[0].distance != 0);
+            self.periods[free] = Period {
+                distance,
+                ..Period::default()
+            };
         }
     }
 
@@ -493,8 +529,9 @@ impl Detector for RepetitionDetector {
             self.keep(block);
             let mut index = 0;
             while let Some(&byte) = block.get(index) {
-                if self.periods[0].distance == 0 {
-                    index += self.skip(&block[index..]);
+                let quiet = self.read_quiet(&block[index..]);
+                if quiet > 0 {
+                    index += quiet;
                     continue;
                 }
                 if let Some(start) = self.step(byte) {
@@ -572,6 +609,23 @@ fn separator_mask(bytes: &[u8], before: Option<u8>) -> u64 {
         mask |= in_word(u64::from_le_bytes(word)) << shift;
     }
     mask
+}
+
+/// Returns the number of leading bytes that are equal, of two texts of the same length.
+#[inline]
+fn common_prefix_len(one: &[u8], other: &[u8]) -> usize {
+    let (ones, others) = (one.chunks_exact(8), other.chunks_exact(8));
+    let rest = ones.remainder().iter().zip(others.remainder());
+    let mut len = 0;
+    for (one, other) in ones.zip(others) {
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        let differing = word(one) ^ word(other);
+        if differing != 0 {
+            return len + differing.trailing_zeros() as usize / 8;
+        }
+        len += 8;
+    }
+    len + rest.take_while(|(one, other)| one == other).count()
 }
 
 /// Returns the slot of a gram in a table of `slots`, a power of two.

@@ -162,6 +162,42 @@ fn long_circles_are_found_where_they_are() {
     find_circles(0x10C1C1E, &limits, 800);
 }
 
+/// The window is a ring, in which a repetition may lie on both sides of the end.
+#[test]
+fn circles_are_found_at_the_end_of_the_window() {
+    let mut random = Random::new(0x41A6);
+    let limits = RepetitionLimits::default();
+    let mut hits = 0;
+    for _ in 0..scale(60) {
+        let before = super::repetition::WINDOW - random.below(700);
+        let mut text: Vec<u8> = (0..before)
+            .map(|_| random.pick(b"abcdefghijklmnopqrstuvwxyz    "))
+            .collect();
+        let unit: Vec<u8> = (0..1 + random.below(150))
+            .map(|_| random.pick(b"abcdefgh  "))
+            .collect();
+        text.extend(unit.repeat((600 / unit.len()).max(5)));
+        text.extend_from_slice(b" and more text");
+        let run = |cuts: &[usize]| found_in(RepetitionDetector::new(limits), &text, cuts);
+        let found = run(&[]);
+        let mut at = 0;
+        let cuts = std::iter::from_fn(|| {
+            at += 1 + random.below(300);
+            (at < text.len()).then_some(at)
+        });
+        assert_eq!(run(&cuts.collect::<Vec<usize>>()), found);
+        let last = before.saturating_sub(10_000);
+        let model = naive_cycle(&text[last..], &limits).map(|found| Detection {
+            start: found.start + last as u64,
+            end: found.end + last as u64,
+            decided: found.decided + last as u64,
+        });
+        assert_eq!(found.first(), model.as_ref(), "{unit:?}");
+        hits += found.len();
+    }
+    assert!(hits > 0);
+}
+
 /// Compares the detector with the model, on texts with repetitions of up to `most` bytes.
 fn find_circles(seed: u64, limits: &RepetitionLimits, most: usize) {
     const PARTS: [&str; 14] = [
