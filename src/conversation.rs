@@ -104,7 +104,7 @@ struct AttemptState {
     new_decisions: Vec<LoopDecision>,
     /// Bytes that arrived after the end of the attempt.
     late_bytes: u64,
-    /// The bytes that were released last.
+    /// The redacted text that was released last.
     out: Vec<u8>,
 }
 
@@ -1050,28 +1050,32 @@ impl AttemptState {
     fn part_or_insert(&mut self, part: PartId, channel: Channel) -> &mut PartText {
         self.latest = match self.index(part) {
             Some(index) => index,
-            None => {
-                self.parts.push(PartText::new(part, channel, &self.plan));
-                self.parts.len() - 1
-            }
+            None => self.insert(part, channel),
         };
         &mut self.parts[self.latest]
     }
 
+    /// Adds a part, and returns its index.
+    #[inline(never)]
+    fn insert(&mut self, part: PartId, channel: Channel) -> usize {
+        self.parts.push(PartText::new(part, channel, &self.plan));
+        self.parts.len() - 1
+    }
+
     fn take(&mut self, part: PartId) -> &[u8] {
-        self.out.clear();
         let is_reviewed = self.reviews.iter().any(|review| review.part == part);
-        if let (Some(index), false) = (self.index(part), is_reviewed) {
-            let AttemptState {
-                stream,
-                parts,
-                redacting,
-                out,
-                ..
-            } = self;
-            parts[index].release(stream, redacting, out);
-        }
-        &self.out
+        let (Some(index), false) = (self.index(part), is_reviewed) else {
+            return &[];
+        };
+        let AttemptState {
+            stream,
+            parts,
+            redacting,
+            out,
+            ..
+        } = self;
+        out.clear();
+        parts[index].release(stream, redacting, out)
     }
 
     fn review(&mut self, decision: &Decision) {

@@ -13,8 +13,8 @@ use crate::verdict::{PartId, RuleId};
 /// The least capacity of the buffer of a part that has text, in bytes: deltas are short.
 const FIRST_BYTES: usize = 64;
 
-/// The least capacity of the buffer with all bytes of a part, in bytes.
-const FIRST_DELIVERED_BYTES: usize = 256;
+/// The same for a buffer with all bytes of a part.
+const FIRST_KEPT_BYTES: usize = 256;
 
 /// The text of one part that the host has not taken.
 #[derive(Debug)]
@@ -27,9 +27,12 @@ pub(super) struct PartText {
     waits_for_close: bool,
     /// True if no rule holds text of this part.
     is_free: bool,
-    /// Bytes that were delivered and not released.
-    waiting: Vec<u8>,
-    /// Offset of the first waiting byte in the part.
+    /// True if all bytes are kept, because a retry may keep them.
+    keeps: bool,
+    /// The delivered bytes from offset `start` on: all, or those that were not released before the last delta.
+    text: Vec<u8>,
+    start: u64,
+    /// Offset of the first byte that is not released.
     base: u64,
     /// Offset from which redactions may not have been applied.
     redact_from: u64,
@@ -37,44 +40,67 @@ pub(super) struct PartText {
     skip_to: u64,
     /// The scalars of the part, if rules redact tool input.
     scalars: Option<Box<ScalarTracker>>,
-    /// All bytes that were delivered, if a retry may keep them.
-    delivered: Option<Vec<u8>>,
 }
 
 impl PartText {
     pub(super) fn new(part: PartId, channel: Channel, plan: &ReleasePlan) -> PartText {
         let is_input = channel == Channel::ToolInput;
-        let keeps = plan.keeps_text && !is_input;
         PartText {
             part,
             channel,
             is_closed: false,
             waits_for_close: is_input && plan.gates_input,
             is_free: !plan.holds(channel),
-            waiting: Vec::new(),
+            keeps: plan.keeps_text && !is_input,
+            text: Vec::new(),
+            start: 0,
             base: 0,
             redact_from: 0,
             skip_to: 0,
             scalars: (is_input && plan.redacts_input).then(Box::default),
-            delivered: keeps.then(Vec::new),
         }
     }
 
     #[inline]
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        if self.waiting.capacity() == 0 {
-            self.waiting.reserve(FIRST_BYTES);
+        self.drop_released();
+        if self.text.capacity() == 0 {
+            self.text.reserve(match self.keeps {
+                true => FIRST_KEPT_BYTES,
+                false => FIRST_BYTES,
+            });
         }
-        self.waiting.extend_from_slice(bytes);
+        self.text.extend_from_slice(bytes);
         if let Some(scalars) = &mut self.scalars {
             scalars.push(bytes);
         }
-        if let Some(delivered) = &mut self.delivered {
-            if delivered.capacity() == 0 {
-                delivered.reserve(FIRST_DELIVERED_BYTES);
-            }
-            delivered.extend_from_slice(bytes);
+    }
+
+    /// Drops the bytes that were released, unless they are kept.
+    #[inline]
+    fn drop_released(&mut self) {
+        let released = self.released_len();
+        if self.keeps || released == 0 {
+            return;
         }
+        // Most often all of them.
+        match released == self.text.len() {
+            true => self.text.clear(),
+            false => drop(self.text.drain(..released)),
+        }
+        self.start = self.base;
+    }
+
+    /// Returns the number of bytes in `text` that were released.
+    #[inline]
+    fn released_len(&self) -> usize {
+        (self.base - self.start) as usize
+    }
+
+    /// Returns the bytes that were delivered and are not released.
+    #[inline]
+    pub(super) fn waiting(&self) -> &[u8] {
+        &self.text[self.released_len()..]
     }
 
     pub(super) fn close(&mut self) {
@@ -84,46 +110,50 @@ impl PartText {
         }
     }
 
-    /// Moves the releasable bytes into `out`, which is empty, with redactions of `live` rules applied.
-    pub(super) fn release(
-        &mut self,
+    /// Releases bytes, and returns them with redactions of `live` rules applied. `out` is a buffer for redacted text.
+    #[inline]
+    pub(super) fn release<'o>(
+        &'o mut self,
         stream: &mut Stream,
         live: &[(RuleId, PartId)],
-        out: &mut Vec<u8>,
-    ) {
-        if self.waits_for_close && !self.is_closed {
-            return;
-        }
-        // `out` is empty, so both buffers keep their capacity and no byte is copied.
-        if self.is_free {
-            std::mem::swap(&mut self.waiting, out);
-            self.base += out.len() as u64;
-            return;
-        }
-        let len = self.releasable_len(stream);
-        if len == 0 {
-            return;
-        }
-        if live.is_empty() && self.scalars.is_none() {
-            // No rule has redacted anything yet.
-            if len == self.waiting.len() {
-                std::mem::swap(&mut self.waiting, out);
-            } else {
-                out.extend_from_slice(&self.waiting[..len]);
-                self.waiting.drain(..len);
-            }
+        out: &'o mut Vec<u8>,
+    ) -> &'o [u8] {
+        let from = self.released_len();
+        let len = match self.waits_for_close && !self.is_closed {
+            true => 0,
+            false if self.is_free => self.text.len() - from,
+            false => self.releasable_len(stream),
+        };
+        if self.is_free || live.is_empty() && self.scalars.is_none() {
+            // No rule redacts the part, or none has redacted anything yet.
             self.base += len as u64;
             self.redact_from = self.base;
-            return;
+            return &self.text[from..from + len];
         }
+        if len > 0 {
+            self.redact(stream, live, len, out);
+        }
+        out
+    }
+
+    /// Appends the next `len` bytes to `out`, with redactions applied.
+    // PERF: not inlined, because its registers would be saved at each call of `release`.
+    #[inline(never)]
+    fn redact(
+        &mut self,
+        stream: &Stream,
+        live: &[(RuleId, PartId)],
+        len: usize,
+        out: &mut Vec<u8>,
+    ) {
+        let from = self.released_len();
         let piece = RedactedPiece {
-            bytes: &self.waiting[..len],
+            bytes: &self.text[from..from + len],
             base: self.base,
             scalars: self.scalars.as_deref(),
         };
         let ranges = redactions(stream, self.part, self.redact_from, live);
         let deferred = piece.copy_redacted(ranges, &mut self.skip_to, out);
-        self.waiting.drain(..len);
         self.base += len as u64;
         // A range whose scalar is not complete yet is given to the next piece again.
         self.redact_from = deferred.unwrap_or(self.base);
@@ -140,8 +170,9 @@ impl PartText {
 
     /// Returns the number of waiting bytes that no rule may yet hold, cut or redact.
     fn releasable_len(&self, stream: &mut Stream) -> usize {
+        let waiting = self.waiting();
         if self.is_closed {
-            return self.waiting.len();
+            return waiting.len();
         }
         // A partly released number cannot be replaced by a string, so the end moves before it.
         let decided = stream.releasable(self.part);
@@ -150,9 +181,9 @@ impl PartText {
             None => decided,
         };
         let len = usize::try_from(decided.saturating_sub(self.base)).unwrap_or(usize::MAX);
-        let len = len.min(self.waiting.len());
+        let len = len.min(waiting.len());
         match self.scalars {
-            Some(_) => floor_char(&self.waiting, len),
+            Some(_) => floor_char(waiting, len),
             None => len,
         }
     }
@@ -176,7 +207,10 @@ impl PartText {
         live: &[(RuleId, PartId)],
         end: u64,
     ) -> Vec<u8> {
-        let delivered = self.delivered.as_deref().unwrap_or_default();
+        let delivered = match self.keeps {
+            true => &self.text[..],
+            false => &[],
+        };
         let end = usize::try_from(end).unwrap_or(usize::MAX);
         // The text becomes part of the next request, which is JSON, so it ends with a whole character.
         let end = floor_char(delivered, end.min(delivered.len()));
@@ -201,19 +235,18 @@ impl PartText {
     pub(super) fn pass(&mut self, bytes: &[u8]) -> bool {
         // Order: a delta may not overtake bytes that wait.
         let passes =
-            self.is_free && !self.waits_for_close && !self.is_closed && self.waiting.is_empty();
+            self.is_free && !self.waits_for_close && !self.is_closed && self.waiting().is_empty();
         if passes {
             self.base += bytes.len() as u64;
-            if let Some(delivered) = &mut self.delivered {
-                delivered.extend_from_slice(bytes);
+            if self.keeps {
+                self.text.extend_from_slice(bytes);
+            } else {
+                // Released at once, so it need not be stored.
+                self.text.clear();
+                self.start = self.base;
             }
         }
         passes
-    }
-
-    /// Returns the bytes that were delivered and are not released.
-    pub(super) fn waiting(&self) -> &[u8] {
-        &self.waiting
     }
 
     /// Returns true if the released text differs from the delivered text.
