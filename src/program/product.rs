@@ -1,8 +1,9 @@
 //! The products of the matchers that read the text of a channel.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use ttsr_automata::product::{Product, TextFilter};
+use ttsr_automata::product::{Product, ProductState, TextFilter};
 use ttsr_views::markdown::VerbatimState;
 
 /// The most products of a channel. The regions that a text alternates between are few.
@@ -29,6 +30,18 @@ pub(crate) struct ProductCache {
     /// Accepts the text that the views emit unchanged.
     filter: TextFilter,
     products: Mutex<Vec<ViewProduct>>,
+    /// False if the rules never allow the start of a part to be stepped by a product.
+    has_start: AtomicBool,
+}
+
+/// The state of the matchers at the start of a part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StartOfPart {
+    pub(crate) state: ProductState,
+    /// The number of bytes within which no detector can report.
+    pub(crate) until_report: usize,
+    /// The most bytes before the end of the text in which a match of a rule that holds may be in progress, if they are bounded.
+    pub(crate) held_reach: Option<usize>,
 }
 
 /// The product of the matchers of some views.
@@ -38,6 +51,8 @@ struct ViewProduct {
     current: Arc<Product>,
     /// The one before, while a stream uses it.
     previous: Weak<Product>,
+    /// The state in `current` at the start of a part, if these views read it and the state is known.
+    start: Option<StartOfPart>,
 }
 
 impl ProductCache {
@@ -60,6 +75,7 @@ impl ProductCache {
                 },
             },
             products: Mutex::default(),
+            has_start: AtomicBool::new(true),
         }
     }
 
@@ -77,6 +93,7 @@ impl ProductCache {
             views,
             current: Arc::clone(&product),
             previous: Weak::new(),
+            start: None,
         });
         Some(product)
     }
@@ -92,9 +109,40 @@ impl ProductCache {
             }
             known.previous = Arc::downgrade(spent);
             known.current = Arc::new(Product::new(self.filter));
+            known.start = None;
         }
         // Otherwise another stream has replaced it.
         Some(Arc::clone(&known.current))
+    }
+
+    /// Returns false after [`exclude_start`](Self::exclude_start).
+    pub(crate) fn has_start(&self) -> bool {
+        self.has_start.load(Ordering::Relaxed)
+    }
+
+    /// Records that the rules never allow the start of a part to be stepped by a product.
+    pub(crate) fn exclude_start(&self) {
+        self.has_start.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns the state at the start of a part with its product and the views that read it, if it is known.
+    pub(crate) fn start(&self) -> Option<(ViewSet, Arc<Product>, StartOfPart)> {
+        let products = self.lock();
+        products
+            .iter()
+            .find_map(|it| Some((it.views, Arc::clone(&it.current), it.start?)))
+    }
+
+    /// Sets the state at the start of a part. The same views read every part at its start.
+    pub(crate) fn set_start(&self, views: ViewSet, product: &Arc<Product>, start: StartOfPart) {
+        let mut products = self.lock();
+        // Otherwise the product has been replaced.
+        let known = products
+            .iter_mut()
+            .find(|it| it.views == views && Arc::ptr_eq(&it.current, product));
+        if let Some(known) = known {
+            known.start = Some(start);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<ViewProduct>> {

@@ -4,13 +4,14 @@
 //! run the detectors; `condition` combines matches, and `admit` with `scope` makes hits of them.
 
 use std::mem::offset_of;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Counters;
 use super::closed::ClosedPart;
 use super::state::SharedState;
 use crate::limits::Limits;
-use crate::program::{ChannelRules, DetectorSpec, Program};
+use crate::program::{ChannelRules, DetectorSpec, Program, StartOfPart, ViewSet};
 use crate::rule::{Channel, ToolOutcome};
 use crate::verdict::PartId;
 use admit::{Admission, HaystackScope, PartContext};
@@ -21,6 +22,7 @@ use limits::PartLimits;
 use scope::PartScope;
 use tool_input::ToolInputReader;
 use ttsr_automata::is_short;
+use ttsr_automata::product::Product;
 use ttsr_views::chunk::{Chunk, DecidedOffset};
 use ttsr_views::detect::unknown_name::KnownNames;
 use views::Views;
@@ -84,7 +86,15 @@ enum PartReader {
 #[derive(Debug)]
 struct MatchReader {
     deferred: DeferredText,
-    reader: HaystackReader,
+    /// `None` until text needs them: see [`deferred`].
+    readers: Option<TextReaders>,
+    channel: Channel,
+}
+
+/// The readers of a text and of its views.
+#[derive(Debug)]
+struct TextReaders {
+    text: HaystackReader,
     views: Option<Box<Views>>,
 }
 
@@ -98,9 +108,10 @@ impl OpenPart {
         now: Duration,
     ) -> OpenPart {
         let rules = program.channel(channel);
+        let limits = rules.and_then(|rules| PartLimits::new(rules, channel, now));
         let reader = match rules {
             None => PartReader::Unwatched,
-            Some(rules) => PartReader::new(rules, channel, program.limits()),
+            Some(rules) => PartReader::new(rules, channel, program.limits(), limits.is_some()),
         };
         OpenPart {
             id,
@@ -108,7 +119,7 @@ impl OpenPart {
             delivered: 0,
             reader,
             scope: PartScope::new(channel),
-            limits: rules.and_then(|rules| PartLimits::new(rules, channel, now)),
+            limits,
             order,
             released: 0,
         }
@@ -229,12 +240,28 @@ impl OpenPart {
     }
 
     /// Returns the number of bytes that no undecided match of a rule that holds can contain. Never decreases.
+    #[inline]
     pub(super) fn releasable(&mut self, program: &Program) -> u64 {
+        // PERF: most deltas end where all is decided. `search_releasable` would find the same with five times the instructions.
+        match &self.reader {
+            PartReader::Whole(reader)
+                if reader.deferred.is_decided() && self.scope.is_decided() =>
+            {
+                self.released = self.delivered;
+                self.released
+            }
+            _ => self.search_releasable(program),
+        }
+    }
+
+    #[inline(never)]
+    fn search_releasable(&mut self, program: &Program) -> u64 {
         let rules = program.channel(self.channel);
         let reading = match (&self.reader, rules) {
             (PartReader::Whole(reader), Some(rules)) => {
                 let deferred = reader.deferred.undecided_from(self.delivered);
-                deferred.or_else(|| reader.undecided_from(rules))
+                let readers = reader.readers.as_ref();
+                deferred.or_else(|| readers.and_then(|it| it.undecided_from(rules)))
             }
             (PartReader::ToolInput(reader), Some(rules)) => reader.undecided_from(rules),
             _ => None,
@@ -377,22 +404,99 @@ impl OpenPart {
 }
 
 impl PartReader {
-    fn new(rules: &ChannelRules, channel: Channel, limits: &Limits) -> PartReader {
+    /// Returns the reader of a part. `has_limits` tells whether limits count its text.
+    fn new(
+        rules: &ChannelRules,
+        channel: Channel,
+        limits: &Limits,
+        has_limits: bool,
+    ) -> PartReader {
         if channel == Channel::ToolInput {
             PartReader::ToolInput(Box::new(ToolInputReader::new(rules, limits)))
         } else if rules.is_raw_only() {
             PartReader::Text(FirstEndReader::new(&rules.raw))
         } else {
-            PartReader::Whole(Box::new(MatchReader {
+            let mut reader = Box::new(MatchReader {
                 deferred: DeferredText::default(),
-                reader: HaystackReader::new(&rules.raw),
-                views: Views::new(rules, channel),
-            }))
+                readers: None,
+                channel,
+            });
+            // A limit counts every delta, so nothing is kept.
+            if !has_limits {
+                reader.begin(rules, limits);
+            }
+            PartReader::Whole(reader)
         }
     }
 }
 
+/// Returns the most bytes that readers may hold when text is kept: readers that read or advance over the kept text must not
+/// reach the limit of the text that they hold.
+fn max_held(limits: &Limits) -> usize {
+    limits.stretch_bytes.saturating_sub(MAX_DEFERRED)
+}
+
 impl MatchReader {
+    /// Enters the product at the start of the part, if the rules allow it: then there are no readers until text needs them.
+    fn begin(&mut self, rules: &ChannelRules, limits: &Limits) {
+        if !rules.products.has_start() {
+            return;
+        }
+        let start = rules.products.start();
+        if let Some((views, product, start)) = start.or_else(|| self.find_start(rules, limits)) {
+            self.deferred.begin(views, product, start);
+        }
+    }
+
+    /// Finds the state of the product at the start of a part, by readers that read nothing.
+    #[cold]
+    fn find_start(
+        &self,
+        rules: &ChannelRules,
+        limits: &Limits,
+    ) -> Option<(ViewSet, Arc<Product>, StartOfPart)> {
+        let mut readers = TextReaders::new(rules, self.channel);
+        let views = readers.views.as_ref();
+        // Detectors that report at any byte need readers at once, and may report at the end of the part.
+        let until_report = views.map_or(usize::MAX, |it| it.bytes_until_report());
+        let members = match until_report {
+            0 => None,
+            _ => readers.members_at_start(rules, limits),
+        };
+        match members {
+            Some(members) => members.find_start(&rules.products, until_report),
+            None => {
+                rules.products.exclude_start();
+                None
+            }
+        }
+    }
+
+    /// Builds the transitions that are missing on a delta, and keeps it, while there are no readers.
+    #[cold]
+    fn build_from_start(&mut self, rules: &ChannelRules, limits: &Limits, bytes: &[u8]) -> bool {
+        self.readers(rules);
+        let MatchReader {
+            deferred, readers, ..
+        } = self;
+        let Some(readers) = readers else {
+            return false;
+        };
+        let members = readers.members_at_start(rules, limits);
+        let is_kept = members.is_some_and(|members| deferred.push_and_build(&members, bytes));
+        if let Some(views) = &mut readers.views {
+            views.return_to_start();
+        }
+        is_kept
+    }
+
+    /// Returns the readers.
+    fn readers(&mut self, rules: &ChannelRules) -> &mut TextReaders {
+        let channel = self.channel;
+        self.readers
+            .get_or_insert_with(|| TextReaders::new(rules, channel))
+    }
+
     /// Keeps a delta in which no matcher reports anything, see [`deferred`]. Returns false, and reads nothing of the delta,
     /// if the product declines it or it is longer than [`MAX_DEFERRED`].
     fn defer(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) -> bool {
@@ -409,10 +513,19 @@ impl MatchReader {
         if !is_kept {
             return false;
         }
-        let end = at + bytes.len() as u64;
+        if self.deferred.unread_by_detectors().is_some() {
+            self.detect_deferred(admission, at + bytes.len() as u64);
+        }
+        true
+    }
+
+    /// Lets the detectors read the deferred text, which ends at offset `end`.
+    fn detect_deferred(&mut self, admission: &mut Admission<'_>, end: u64) {
+        self.readers(admission.context.rules);
         let MatchReader {
-            deferred, views, ..
+            deferred, readers, ..
         } = self;
+        let views = readers.as_mut().and_then(|it| it.views.as_mut());
         if let (Some(unread), Some(views)) = (deferred.unread_by_detectors(), views) {
             // Invariant 3 of `deferred`. Bytes of earlier deltas may be unread: nothing could be reported in them.
             if !unread.is_empty() {
@@ -424,29 +537,36 @@ impl MatchReader {
             }
             admission.resolve_queued();
         }
-        true
     }
 
     /// Enters the product if it is not entered, and keeps the delta if all transitions exist or can be built.
-    fn build_and_defer(&mut self, admission: &Admission<'_>, bytes: &[u8], at: u64) -> bool {
+    fn build_and_defer(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) -> bool {
         let rules = admission.context.rules;
-        let limit = admission.context.program.limits().stretch_bytes;
-        // Readers that advance over the kept text must not reach the limit of the text that they hold.
-        let max_held = limit.saturating_sub(MAX_DEFERRED);
+        let limits = admission.context.program.limits();
+        if self.deferred.is_from_start() {
+            if self.build_from_start(rules, limits, bytes) {
+                return true;
+            }
+            self.read_deferred(admission, at);
+        }
+        let max_held = max_held(limits);
+        self.readers(rules);
+        let MatchReader {
+            deferred, readers, ..
+        } = self;
+        let Some(readers) = readers else {
+            return false;
+        };
         // Asked for before the fields are borrowed, and only while the readers have read all text: later their answer
         // would leave out the kept text.
-        let undecided_from = match self.deferred.is_entered() {
+        let undecided_from = match deferred.is_entered() {
             true => None,
-            false => self.undecided_from(rules),
+            false => readers.undecided_from(rules),
         };
-        let MatchReader {
-            deferred,
-            reader,
-            views,
-        } = self;
-        let mut members = MemberList::new(reader.any_member(&rules.raw));
+        let TextReaders { text, views } = readers;
+        let mut members = MemberList::new(text.any_member(&rules.raw));
         // Invariants 2 and 4 of `deferred`: false if a search or a match waits, or if a view changes the text.
-        let is_plain = reader.add_members(&rules.raw, max_held, &mut members)
+        let is_plain = text.add_members(&rules.raw, max_held, &mut members)
             && match &*views {
                 Some(views) => views.add_members(rules, max_held, &mut members),
                 None => true,
@@ -466,27 +586,38 @@ impl MatchReader {
 
     /// Advances the readers over the deferred text, which ends at offset `end`.
     fn read_deferred(&mut self, admission: &mut Admission<'_>, end: u64) {
+        let rules = admission.context.rules;
+        self.readers(rules);
         let MatchReader {
-            deferred,
-            reader,
-            views,
+            deferred, readers, ..
         } = self;
-        if let Some(mut stepped) = deferred.stepped() {
-            // Invariant 1 of `deferred`: the cursors take their states from the tuple in the order of `add_members`,
-            // the unchanged text first, then the views.
-            let rules = admission.context.rules;
+        let is_from_start = deferred.is_from_start();
+        if let (Some(mut stepped), Some(TextReaders { text, views })) =
+            (deferred.stepped(), readers)
+        {
             let len = stepped.bytes.len();
             let chunk = Chunk::verbatim(stepped.bytes, end - stepped.kept as u64);
-            reader.advance(&rules.raw, chunk, &mut stepped);
-            if let Some(views) = views {
-                views.advance(rules, chunk, &mut stepped);
-                if stepped.detected < len {
-                    views.push_detectors(admission, chunk.slice(stepped.detected..len));
+            if is_from_start {
+                // These cursors may be of other tables than the product, so they step the text. It has no report.
+                let scope = HaystackScope::default();
+                text.push(&rules.raw, admission, scope, chunk);
+                if let Some(views) = views {
+                    views.push_without_detectors(admission, &chunk);
                 }
+            } else {
+                // Invariant 1 of `deferred`: the cursors take their states from the tuple in the order of `add_members`,
+                // the unchanged text first, then the views.
+                text.advance(&rules.raw, chunk, &mut stepped);
+                if let Some(views) = views {
+                    views.advance(rules, chunk, &mut stepped);
+                }
+            }
+            if let (Some(views), true) = (views, stepped.detected < len) {
+                views.push_detectors(admission, chunk.slice(stepped.detected..len));
             }
         }
         // The cursors move on without the product, so its state is void.
-        let unsettled = deferred.leave();
+        let unsettled = self.deferred.leave();
         if !unsettled.is_empty() {
             self.read(admission, &unsettled, end - unsettled.len() as u64);
         }
@@ -503,41 +634,78 @@ impl MatchReader {
     /// Reads text that starts at offset `at`, with all readers.
     fn read(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) {
         let chunk = Chunk::verbatim(bytes, at);
-        let view = &admission.context.rules.raw;
-        self.reader
-            .push(view, admission, HaystackScope::default(), chunk);
-        if let Some(views) = &mut self.views {
+        let rules = admission.context.rules;
+        let TextReaders { text, views } = self.readers(rules);
+        text.push(&rules.raw, admission, HaystackScope::default(), chunk);
+        if let Some(views) = views {
             views.push(admission, None, &chunk);
         }
     }
 
     fn finish(&mut self, admission: &mut Admission<'_>, end: u64) {
-        self.read_deferred(admission, end);
-        let text_end = DecidedOffset {
-            offset: end,
-            decided: end,
-        };
-        let view = &admission.context.rules.raw;
-        self.reader
-            .finish(view, admission, HaystackScope::default(), text_end);
-        if let Some(views) = &mut self.views {
-            views.close(admission, None, text_end);
-            views.finish(admission, end);
+        if !self.deferred.ends_without_match() {
+            self.finish_readers(admission, end);
         }
         // Queued matches first: one of them may complete or cancel a condition that the end of the part decides.
         admission.resolve_queued();
         admission.finish_part(end);
     }
 
-    fn undecided_from(&self, rules: &ChannelRules) -> Option<u64> {
-        let views = self.views.as_ref();
-        let views = views.and_then(|views| views.undecided_from(rules));
-        let text = self.reader.undecided_from(&rules.raw);
-        text.into_iter().chain(views).min()
+    fn finish_readers(&mut self, admission: &mut Admission<'_>, end: u64) {
+        self.read_deferred(admission, end);
+        let text_end = DecidedOffset {
+            offset: end,
+            decided: end,
+        };
+        let rules = admission.context.rules;
+        let TextReaders { text, views } = self.readers(rules);
+        text.finish(&rules.raw, admission, HaystackScope::default(), text_end);
+        if let Some(views) = views {
+            views.close(admission, None, text_end);
+            views.finish(admission, end);
+        }
     }
 
     fn count(&self, counters: &mut Counters) {
-        self.reader.count(counters);
-        self.views.iter().for_each(|views| views.count(counters));
+        if let Some(TextReaders { text, views }) = &self.readers {
+            text.count(counters);
+            views.iter().for_each(|views| views.count(counters));
+        }
     }
 }
+
+impl TextReaders {
+    fn new(rules: &ChannelRules, channel: Channel) -> TextReaders {
+        TextReaders {
+            text: HaystackReader::new(&rules.raw),
+            views: Views::new(rules, channel),
+        }
+    }
+
+    /// Returns the matchers that read the start of a part. `None` if some text without a match needs more than their steps.
+    /// Afterwards the views [return to the start](Views::return_to_start).
+    fn members_at_start<'a>(
+        &'a mut self,
+        rules: &'a ChannelRules,
+        limits: &Limits,
+    ) -> Option<MemberList<'a>> {
+        let TextReaders { text, views } = self;
+        let max_held = max_held(limits);
+        let mut members = MemberList::new(text.any_member(&rules.raw));
+        let is_plain = text.add_members(&rules.raw, max_held, &mut members)
+            && views
+                .as_deref_mut()
+                .is_none_or(|it| it.add_members_at_start(rules, max_held, &mut members));
+        is_plain.then_some(members)
+    }
+
+    fn undecided_from(&self, rules: &ChannelRules) -> Option<u64> {
+        let views = self.views.as_ref();
+        let views = views.and_then(|views| views.undecided_from(rules));
+        let text = self.text.undecided_from(&rules.raw);
+        text.into_iter().chain(views).min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,11 @@
 //! 4. The product is entered only while no search and no match of a condition waits, so text without a match cannot decide
 //!    anything.
 //!
-//! By 1 to 4 a hit is reported in the same call, with the same offsets, as if each delta were read at once. In text that
+//! 5. At the start of a part there need not be readers: the state of the product is that of readers which have read nothing
+//!    ([`ProductCache::start`]). Invariants 1 to 4 hold for readers that would have read the kept text. Those that are made
+//!    later read it before they read anything else, and report nothing in it. If the part ends before, they are not made.
+//!
+//! By 1 to 5 a hit is reported in the same call, with the same offsets, as if each delta were read at once. In text that
 //! Markdown buffers, the readers of its output cannot find anything, and those of the unchanged text find nothing by 1.
 //! Text may be released a little later: the product knows where all matchers that hold are idle, not where each of them is.
 
@@ -26,7 +30,7 @@ use std::sync::Arc;
 use memchr::memrchr;
 
 use super::haystack::floor_char_boundary;
-use crate::program::{ProductCache, ViewSet};
+use crate::program::{ProductCache, StartOfPart, ViewSet};
 use ttsr_automata::product::{
     IdleGroup, IdlePositions, Member, MemberStates, Product, ProductState, ProductStep,
 };
@@ -101,6 +105,24 @@ impl<'a> MemberList<'a> {
         self.is_too_long |= !self.views.insert(index);
     }
 
+    /// Finds the state of the product of these members, which are at the start of a part, and adds it to the cache. No detector
+    /// can report within `until_report` bytes.
+    pub(super) fn find_start(
+        &self,
+        cache: &ProductCache,
+        until_report: usize,
+    ) -> Option<(ViewSet, Arc<Product>, StartOfPart)> {
+        let (views, members) = self.get()?;
+        let product = cache.get(views)?;
+        let start = StartOfPart {
+            state: product.start(members, self.filter.index())?,
+            until_report,
+            held_reach: self.held_reach,
+        };
+        cache.set_start(views, &product, start);
+        Some((views, product, start))
+    }
+
     /// Returns the views and the members, if they fit.
     pub(super) fn get(&self) -> Option<(ViewSet, &[Member<'a>])> {
         (!self.is_too_long).then(|| (self.views, &self.members[..self.len]))
@@ -127,6 +149,8 @@ pub(super) struct DeferredText {
     undecided_from: u64,
     /// See [`MemberList`].
     held_reach: Option<usize>,
+    /// True if the kept text is all text of the part and its readers, which may not exist yet, have read none of it.
+    is_from_start: bool,
 }
 
 /// The kept text, over which the product has been stepped and the readers advance.
@@ -154,7 +178,7 @@ impl DeferredText {
     /// As [`push`](Self::push), without the test for detectors: the caller lets them read.
     #[inline]
     pub(super) fn push_matchers(&mut self, bytes: &[u8]) -> bool {
-        self.push_with(bytes, Product::step)
+        self.push_with(bytes, |product, state, bytes| product.step(state, bytes))
     }
 
     /// As [`push_matchers`](Self::push_matchers), and builds transitions that are missing.
@@ -196,7 +220,7 @@ impl DeferredText {
         self.bytes.len() + len <= MAX_DEFERRED
     }
 
-    #[inline]
+    #[inline(always)]
     fn keep(&mut self, bytes: &[u8], step: ProductStep) {
         let before = self.bytes.len();
         // Positions of a step count from the start of its delta. 0 means none in this delta, so an earlier one stays.
@@ -212,6 +236,27 @@ impl DeferredText {
         }
         self.bytes.extend_from_slice(bytes);
         self.state = Some(step.state);
+    }
+
+    /// Enters the product at the start of a part, before there are readers.
+    pub(super) fn begin(&mut self, views: ViewSet, product: Arc<Product>, start: StartOfPart) {
+        self.product = Some((views, product));
+        (self.state, self.entered) = (Some(start.state), Some(start.state));
+        (self.until_report, self.undecided_from) = (start.until_report, 0);
+        self.held_reach = start.held_reach;
+        self.is_from_start = true;
+    }
+
+    /// Returns true if the readers have read no text of the part.
+    #[inline]
+    pub(super) fn is_from_start(&self) -> bool {
+        self.is_from_start
+    }
+
+    /// Returns true if the end of the part decides nothing in text that no reader has read.
+    pub(super) fn ends_without_match(&self) -> bool {
+        let ends = |state: ProductState| state.is_settled() && state.ends_without_match();
+        self.is_from_start && self.state.is_some_and(ends)
     }
 
     /// Returns true if the product is entered.
@@ -327,6 +372,7 @@ impl DeferredText {
         unsettled.drain(..settled);
         // `product` stays: the next text is most often read by the same views.
         (self.state, self.entered) = (None, None);
+        self.is_from_start = false;
         self.detected = 0;
         self.idle = IdlePositions::default();
         unsettled
@@ -336,6 +382,12 @@ impl DeferredText {
     pub(super) fn reuse(&mut self, mut buffer: Vec<u8>) {
         buffer.clear();
         self.bytes = buffer;
+    }
+
+    /// Returns true if text is kept and no match in progress of a rule that holds contains its last byte.
+    #[inline]
+    pub(super) fn is_decided(&self) -> bool {
+        self.idle.held > 0 && self.idle.held == self.bytes.len()
     }
 
     /// Returns the offset of the first byte that a match in progress of a rule that holds may contain, if any byte is kept.

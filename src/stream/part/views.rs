@@ -33,11 +33,11 @@ use crate::program::{ChannelRules, ViewRules, ViewSource};
 use crate::rule::Channel;
 use crate::stream::Counters;
 use code::{CodeReader, CodeTagger};
-use ttsr_views::chunk::{Chunk, ChunkSink, DecidedOffset, Tag};
+use ttsr_views::chunk::{Chunk, ChunkSink, DecidedOffset, RegionSet, Tag};
 use ttsr_views::edit::{EditLimits, EditView};
 use ttsr_views::fold::FoldView;
 use ttsr_views::json::ArgPath;
-use ttsr_views::markdown::MarkdownView;
+use ttsr_views::markdown::{MarkdownView, VerbatimState};
 use ttsr_views::path::normalise;
 use ttsr_views::shell::{ShellLimits, ShellView};
 
@@ -182,6 +182,47 @@ impl Views {
             Some(Some(state)) => members.set_filter(state),
             Some(None) => return false,
         }
+        self.add_reading_members(rules, max_held, members)
+    }
+
+    /// Begins the text of a part that begins with prose, and adds the matchers that read it. Returns false under the
+    /// conditions of [`add_members`](Self::add_members).
+    pub(super) fn add_members_at_start<'a>(
+        &'a mut self,
+        rules: &'a ChannelRules,
+        max_held: usize,
+        members: &mut MemberList<'a>,
+    ) -> bool {
+        let prose = Tag {
+            regions: RegionSet::PROSE,
+            ..Tag::default()
+        };
+        members.set_filter(VerbatimState::START);
+        for (reader, view) in self.outputs.readers.iter_mut().zip(&rules.views) {
+            reader.accepts_tag = match view.key.source {
+                None => true,
+                Some(_) => view.key.accepts_tag(prose),
+            };
+            if reader.accepts_tag {
+                reader.open(view, HaystackScope::default());
+            }
+        }
+        self.add_reading_members(rules, max_held, members)
+    }
+
+    /// Undoes [`add_members_at_start`](Self::add_members_at_start).
+    pub(super) fn return_to_start(&mut self) {
+        for reader in &mut self.outputs.readers {
+            reader.is_open = false;
+        }
+    }
+
+    fn add_reading_members<'a>(
+        &'a self,
+        rules: &'a ChannelRules,
+        max_held: usize,
+        members: &mut MemberList<'a>,
+    ) -> bool {
         if !self.is_markdown_only() || self.outputs.detectors.iter().any(|it| it.holds) {
             return false;
         }
@@ -220,6 +261,17 @@ impl Views {
         for detector in &mut self.outputs.detectors {
             detector.push(admission, HaystackScope::default(), chunk);
         }
+    }
+
+    /// Reads a chunk of the text that the detectors have read.
+    pub(super) fn push_without_detectors(
+        &mut self,
+        admission: &mut Admission<'_>,
+        chunk: &Chunk<'_>,
+    ) {
+        let detectors = std::mem::take(&mut self.outputs.detectors);
+        self.push(admission, None, chunk);
+        self.outputs.detectors = detectors;
     }
 
     /// Returns a number of bytes within which no detector can report, whatever they are.

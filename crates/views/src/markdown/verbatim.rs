@@ -61,6 +61,9 @@ pub enum VerbatimState {
 }
 
 impl VerbatimState {
+    /// The state at the start of a part, in which the first text is prose.
+    pub const START: VerbatimState = VerbatimState::BlockStart;
+
     const ALL: [VerbatimState; 20] = [
         VerbatimState::Quoted,
         VerbatimState::Heading,
