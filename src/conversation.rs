@@ -80,7 +80,7 @@ pub struct Conversation {
     turn_cut: Option<Arc<Cut>>,
     /// Guidance for the next request.
     waiting: Vec<PendingGuidance>,
-    attempt: Option<Box<AttemptState>>,
+    attempt: Option<AttemptState>,
 }
 
 /// One attempt at a reply.
@@ -395,7 +395,7 @@ impl Conversation {
     pub(crate) fn start_attempt(&mut self) {
         self.end_attempt();
         let stream = self.session.stream();
-        self.attempt = Some(Box::new(AttemptState {
+        self.attempt = Some(AttemptState {
             plan: self.plan(stream.pack()),
             stream,
             parts: Vec::new(),
@@ -410,7 +410,7 @@ impl Conversation {
             new_decisions: Vec::new(),
             late_bytes: 0,
             out: Vec::new(),
-        }));
+        });
     }
 
     /// Restarts the reply without another request: the transport was opened again, and no text of the reply so far
@@ -763,7 +763,7 @@ impl Conversation {
         if !self.is_reading() {
             return None;
         }
-        let attempt = self.attempt.as_deref_mut()?;
+        let attempt = self.attempt.as_mut()?;
         Some((&mut self.session, attempt))
     }
 
