@@ -27,11 +27,11 @@ pub(super) struct PartText {
     waits_for_close: bool,
     /// True if no rule holds text of this part.
     is_free: bool,
-    /// True if all bytes are kept, because a retry may keep them.
-    keeps: bool,
-    /// The delivered bytes from offset `start` on: all, or those that were not released before the last delta.
+    /// The delivered bytes that were not dropped.
     text: Vec<u8>,
-    start: u64,
+    /// The number of bytes before `text`, which were released before the last delta and dropped. `None` if all bytes are kept,
+    /// because a retry may keep them.
+    dropped: Option<u64>,
     /// Offset of the first byte that is not released.
     base: u64,
     /// Offset from which redactions may not have been applied.
@@ -51,9 +51,8 @@ impl PartText {
             is_closed: false,
             waits_for_close: is_input && plan.gates_input,
             is_free: !plan.holds(channel),
-            keeps: plan.keeps_text && !is_input,
             text: Vec::new(),
-            start: 0,
+            dropped: (is_input || !plan.keeps_text).then_some(0),
             base: 0,
             redact_from: 0,
             skip_to: 0,
@@ -65,9 +64,9 @@ impl PartText {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.drop_released();
         if self.text.capacity() == 0 {
-            self.text.reserve(match self.keeps {
-                true => FIRST_KEPT_BYTES,
-                false => FIRST_BYTES,
+            self.text.reserve(match self.dropped {
+                None => FIRST_KEPT_BYTES,
+                Some(_) => FIRST_BYTES,
             });
         }
         self.text.extend_from_slice(bytes);
@@ -80,21 +79,20 @@ impl PartText {
     #[inline]
     fn drop_released(&mut self) {
         let released = self.released_len();
-        if self.keeps || released == 0 {
-            return;
+        if let (Some(dropped), true) = (&mut self.dropped, released > 0) {
+            *dropped = self.base;
+            // Most often all of them.
+            match released == self.text.len() {
+                true => self.text.clear(),
+                false => drop(self.text.drain(..released)),
+            }
         }
-        // Most often all of them.
-        match released == self.text.len() {
-            true => self.text.clear(),
-            false => drop(self.text.drain(..released)),
-        }
-        self.start = self.base;
     }
 
     /// Returns the number of bytes in `text` that were released.
     #[inline]
     fn released_len(&self) -> usize {
-        (self.base - self.start) as usize
+        (self.base - self.dropped.unwrap_or(0)) as usize
     }
 
     /// Returns the bytes that were delivered and are not released.
@@ -207,9 +205,9 @@ impl PartText {
         live: &[(RuleId, PartId)],
         end: u64,
     ) -> Vec<u8> {
-        let delivered = match self.keeps {
-            true => &self.text[..],
-            false => &[],
+        let delivered = match self.dropped {
+            None => &self.text[..],
+            Some(_) => &[],
         };
         let end = usize::try_from(end).unwrap_or(usize::MAX);
         // The text becomes part of the next request, which is JSON, so it ends with a whole character.
@@ -238,12 +236,13 @@ impl PartText {
             self.is_free && !self.waits_for_close && !self.is_closed && self.waiting().is_empty();
         if passes {
             self.base += bytes.len() as u64;
-            if self.keeps {
-                self.text.extend_from_slice(bytes);
-            } else {
+            match &mut self.dropped {
+                None => self.text.extend_from_slice(bytes),
                 // Released at once, so it need not be stored.
-                self.text.clear();
-                self.start = self.base;
+                Some(dropped) => {
+                    *dropped = self.base;
+                    self.text.clear();
+                }
             }
         }
         passes
@@ -279,6 +278,29 @@ pub(super) fn redactions<'a>(
 #[cfg(all(test, feature = "harness"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn released_bytes_are_dropped_unless_a_retry_may_keep_them() {
+        let pack = crate::Pack::builder().build().unwrap();
+        let mut stream = pack.stream();
+        for (keeps_text, kept) in [(false, ""), (true, "abcd")] {
+            let mut plan = ReleasePlan::default();
+            plan.keeps_text = keeps_text;
+            let mut text = PartText::new(PartId(0), Channel::Text, &plan);
+            let out = &mut Vec::new();
+            for (delta, buffered) in [("ab", "ab"), ("cd", if keeps_text { "abcd" } else { "cd" })]
+            {
+                text.push(delta.as_bytes());
+                assert_eq!(text.text, buffered.as_bytes());
+                assert_eq!(text.waiting(), delta.as_bytes());
+                assert_eq!(text.release(&mut stream, &[], out), delta.as_bytes());
+                assert_eq!(text.waiting(), b"");
+                assert_eq!(text.release(&mut stream, &[], out), b"");
+            }
+            assert_eq!(text.released(), 4);
+            assert_eq!(text.retained_prefix(&stream, &[], 9), kept);
+        }
+    }
 
     #[test]
     fn a_delta_leaves_at_once_until_its_part_is_closed() {

@@ -1008,7 +1008,7 @@ fn emitted(markdown: &mut MarkdownView, text: &[u8], from: usize, tag: Tag) -> V
 #[test]
 fn verbatim_text_is_emitted_unchanged_and_may_be_skipped() {
     let mut random = Random::new(17);
-    let (mut passed, mut lines) = (0, 0);
+    let (mut passed, mut lines, mut starts) = (0, 0, 0);
     let mut visits = [0; 20];
     for _ in 0..scale(4_000) {
         let mut text = match random.below(2) {
@@ -1020,7 +1020,10 @@ fn verbatim_text_is_emitted_unchanged_and_may_be_skipped() {
         for from in 0..text.len() {
             // The end of the last settled state.
             let (mut to, mut at) = (from, from);
-            let mut state = markdown.verbatim_state();
+            let mut state = match from {
+                0 => Some(VerbatimState::START),
+                _ => markdown.verbatim_state(),
+            };
             assert!(state.is_none_or(VerbatimState::is_settled));
             while let Some(after) = state.and_then(|state| state.after(*text.get(at)?)) {
                 at += 1;
@@ -1038,6 +1041,23 @@ fn verbatim_text_is_emitted_unchanged_and_may_be_skipped() {
                         text.escape_ascii()
                     );
                 }
+            }
+            if from == 0 && to > 0 {
+                // No tag is set at the start of a part, so the first text sets that of prose.
+                let prose = markdown.text();
+                let seen = emitted(&mut markdown.clone(), &text[..to], 0, Tag::default());
+                assert!(matches!(seen[0], Seen::Turn(tag, 0, _) if tag == prose));
+                let is_next = |(at, one): (usize, &Seen)| {
+                    matches!(*one, Seen::Byte { byte, tag, start, .. }
+                        if (byte, tag, start) == (text[at], prose, at as u64))
+                };
+                let is_unchanged = seen[1..].iter().enumerate().all(is_next);
+                assert!(
+                    is_unchanged && seen.len() == to + 1,
+                    "{}",
+                    text.escape_ascii()
+                );
+                starts += 1;
             }
             if let (Some(tag), true) = (markdown.last.tag, to > from) {
                 let mut pushed = markdown.clone();
@@ -1077,6 +1097,7 @@ fn verbatim_text_is_emitted_unchanged_and_may_be_skipped() {
         }
     }
     assert!(lines > 100 && passed > lines, "{passed} {lines}");
+    assert!(starts > 100, "{starts}");
     assert!(visits.iter().all(|&count| count > 0), "{visits:?}");
 }
 
