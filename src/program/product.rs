@@ -120,6 +120,11 @@ impl ProductCache {
         self.has_start.load(Ordering::Relaxed)
     }
 
+    /// Returns true if there is no product yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     /// Records that the rules never allow the start of a part to be stepped by a product.
     pub(crate) fn exclude_start(&self) {
         self.has_start.store(false, Ordering::Relaxed);

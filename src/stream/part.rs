@@ -442,8 +442,13 @@ impl MatchReader {
         if !rules.products.has_start() {
             return;
         }
-        let start = rules.products.start();
-        if let Some((views, product, start)) = start.or_else(|| self.find_start(rules, limits)) {
+        let known = rules.products.start();
+        let start = known.or_else(|| match rules.products.is_empty() {
+            // A product takes megabytes, so the first text of a channel makes it only if it has several deltas.
+            true => None,
+            false => self.find_start(rules, limits),
+        });
+        if let Some((views, product, start)) = start {
             self.deferred.begin(views, product, start);
         }
     }
