@@ -32,6 +32,8 @@ pub(crate) struct ProductCache {
     products: Mutex<Vec<ViewProduct>>,
     /// False if the rules never allow the start of a part to be stepped by a product.
     has_start: AtomicBool,
+    /// True if a part of the channel has begun.
+    has_begun: AtomicBool,
 }
 
 /// The state of the matchers at the start of a part.
@@ -76,6 +78,7 @@ impl ProductCache {
             },
             products: Mutex::default(),
             has_start: AtomicBool::new(true),
+            has_begun: AtomicBool::new(false),
         }
     }
 
@@ -120,9 +123,9 @@ impl ProductCache {
         self.has_start.load(Ordering::Relaxed)
     }
 
-    /// Returns true if there is no product yet.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+    /// Records that a part of the channel begins. Returns true if one has begun before.
+    pub(crate) fn begins_again(&self) -> bool {
+        self.has_begun.swap(true, Ordering::Relaxed)
     }
 
     /// Records that the rules never allow the start of a part to be stepped by a product.

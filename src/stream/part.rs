@@ -443,10 +443,10 @@ impl MatchReader {
             return;
         }
         let known = rules.products.start();
-        let start = known.or_else(|| match rules.products.is_empty() {
-            // A product takes megabytes, so the first text of a channel makes it only if it has several deltas.
-            true => None,
-            false => self.find_start(rules, limits),
+        let start = known.or_else(|| match rules.products.begins_again() {
+            true => self.find_start(rules, limits),
+            // A product reserves megabytes, so the first part of a channel makes it only if it has several deltas.
+            false => None,
         });
         if let Some((views, product, start)) = start {
             self.deferred.begin(views, product, start);
