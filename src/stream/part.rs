@@ -480,13 +480,7 @@ impl MatchReader {
     /// Builds the transitions that are missing on a delta, and keeps it, while there are no readers.
     #[cold]
     fn build_from_start(&mut self, rules: &ChannelRules, limits: &Limits, bytes: &[u8]) -> bool {
-        self.readers(rules);
-        let MatchReader {
-            deferred, readers, ..
-        } = self;
-        let Some(readers) = readers else {
-            return false;
-        };
+        let (deferred, readers) = self.with_readers(rules);
         let members = readers.members_at_start(rules, limits);
         let is_kept = members.is_some_and(|members| deferred.push_and_build(&members, bytes));
         if let Some(views) = &mut readers.views {
@@ -495,11 +489,13 @@ impl MatchReader {
         is_kept
     }
 
-    /// Returns the readers.
-    fn readers(&mut self, rules: &ChannelRules) -> &mut TextReaders {
+    /// Returns the kept text and the readers, which are made if there are none.
+    fn with_readers(&mut self, rules: &ChannelRules) -> (&mut DeferredText, &mut TextReaders) {
         let channel = self.channel;
-        self.readers
-            .get_or_insert_with(|| TextReaders::new(rules, channel))
+        let readers = self
+            .readers
+            .get_or_insert_with(|| TextReaders::new(rules, channel));
+        (&mut self.deferred, readers)
     }
 
     /// Keeps a delta in which no matcher reports anything, see [`deferred`]. Returns false, and reads nothing of the delta,
@@ -526,12 +522,8 @@ impl MatchReader {
 
     /// Lets the detectors read the deferred text, which ends at offset `end`.
     fn detect_deferred(&mut self, admission: &mut Admission<'_>, end: u64) {
-        self.readers(admission.context.rules);
-        let MatchReader {
-            deferred, readers, ..
-        } = self;
-        let views = readers.as_mut().and_then(|it| it.views.as_mut());
-        if let (Some(unread), Some(views)) = (deferred.unread_by_detectors(), views) {
+        let (deferred, readers) = self.with_readers(admission.context.rules);
+        if let (Some(unread), Some(views)) = (deferred.unread_by_detectors(), &mut readers.views) {
             // Invariant 3 of `deferred`. Bytes of earlier deltas may be unread: nothing could be reported in them.
             if !unread.is_empty() {
                 let start = end - deferred.undetected_len() as u64;
@@ -555,13 +547,7 @@ impl MatchReader {
             self.read_deferred(admission, at);
         }
         let max_held = max_held(limits);
-        self.readers(rules);
-        let MatchReader {
-            deferred, readers, ..
-        } = self;
-        let Some(readers) = readers else {
-            return false;
-        };
+        let (deferred, readers) = self.with_readers(rules);
         // Asked for before the fields are borrowed, and only while the readers have read all text: later their answer
         // would leave out the kept text.
         let undecided_from = match deferred.is_entered() {
@@ -592,14 +578,9 @@ impl MatchReader {
     /// Advances the readers over the deferred text, which ends at offset `end`.
     fn read_deferred(&mut self, admission: &mut Admission<'_>, end: u64) {
         let rules = admission.context.rules;
-        self.readers(rules);
-        let MatchReader {
-            deferred, readers, ..
-        } = self;
+        let (deferred, TextReaders { text, views }) = self.with_readers(rules);
         let is_from_start = deferred.is_from_start();
-        if let (Some(mut stepped), Some(TextReaders { text, views })) =
-            (deferred.stepped(), readers)
-        {
+        if let Some(mut stepped) = deferred.stepped() {
             let len = stepped.bytes.len();
             let chunk = Chunk::verbatim(stepped.bytes, end - stepped.kept as u64);
             if is_from_start {
@@ -640,7 +621,7 @@ impl MatchReader {
     fn read(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) {
         let chunk = Chunk::verbatim(bytes, at);
         let rules = admission.context.rules;
-        let TextReaders { text, views } = self.readers(rules);
+        let (_, TextReaders { text, views }) = self.with_readers(rules);
         text.push(&rules.raw, admission, HaystackScope::default(), chunk);
         if let Some(views) = views {
             views.push(admission, None, &chunk);
@@ -663,7 +644,7 @@ impl MatchReader {
             decided: end,
         };
         let rules = admission.context.rules;
-        let TextReaders { text, views } = self.readers(rules);
+        let (_, TextReaders { text, views }) = self.with_readers(rules);
         text.finish(&rules.raw, admission, HaystackScope::default(), text_end);
         if let Some(views) = views {
             views.close(admission, None, text_end);
