@@ -283,16 +283,10 @@ impl Layout {
             3 => random.below(128 << 10),
             _ => 1 << 20,
         };
-        let stretch = 2 + random.below(9);
         let tile = match random.below(3) {
             0 => None,
-            1 => Some(ForcedLayout::SMALL_TILE),
-            _ => Some([
-                [4, 8][random.below(2)],
-                stretch,
-                1 + random.below(stretch - 1),
-                1,
-            ]),
+            1 => Some(0),
+            _ => Some(random.below(ForcedLayout::TILES)),
         };
         let is_portable = [true, false][random.below(2)];
         let asked = match random.below(16) {

@@ -410,7 +410,7 @@ impl LazyDfa {
     }
 
     /// Ends a run of bytes: the bytes of an incomplete character belong to none.
-    pub(crate) fn flush(&self, cursor: &mut DfaCursor, on: &mut impl FnMut(MatchEvent)) {
+    pub(crate) fn flush(&self, cursor: &mut DfaCursor, on: &mut dyn FnMut(MatchEvent)) {
         // Taken out, because `step` borrows the whole cursor. It reads no decoder.
         let mut decoder = std::mem::take(&mut cursor.decoder);
         decoder.flush(|symbol, back| {
@@ -433,7 +433,7 @@ impl LazyDfa {
     }
 
     /// Ends the haystack: calls `on` for the matches that the end decides.
-    pub(crate) fn finish(&self, cursor: &mut DfaCursor, on: &mut impl FnMut(MatchEvent)) {
+    pub(crate) fn finish(&self, cursor: &mut DfaCursor, on: &mut dyn FnMut(MatchEvent)) {
         if cursor.is_exhausted() {
             return;
         }

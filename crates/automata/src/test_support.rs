@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use regex_syntax::hir::Hir;
 
-use crate::lazy_dfa::speculative::Tile;
+use crate::lazy_dfa::speculative::{Tile, TileSize};
 use crate::partition::{AutomatonCount, PartitionPlan};
 use crate::simd::SimdLevel;
 use crate::split::GapCriteria;
@@ -123,13 +123,8 @@ impl ForcedLayout {
     /// The number of partitions that [`with_plan`](Self::with_plan) forces.
     pub const PLANS: usize = PLANS.len();
 
-    /// The arguments of [`with_tile`](Self::with_tile) for the shortest texts.
-    pub const SMALL_TILE: [usize; 4] = [
-        SMALL_TILE.lanes,
-        SMALL_TILE.stretch,
-        SMALL_TILE.early,
-        SMALL_TILE.min_len,
-    ];
+    /// The number of tiles that [`with_tile`](Self::with_tile) forces.
+    pub const TILES: usize = TILES.len();
 
     /// Returns the layout with the partition of this number, below [`PLANS`](Self::PLANS).
     ///
@@ -143,16 +138,13 @@ impl ForcedLayout {
         }
     }
 
-    /// Cuts deltas of at least `min_len` bytes into tiles of 4 or 8 `lanes` of `stretch` bytes, which begin `early`
-    /// bytes early, fewer than `stretch`.
+    /// Cuts deltas into the tiles of this number, below [`TILES`](Self::TILES).
+    ///
+    /// # Panics
+    /// There are no such tiles.
     #[must_use]
-    pub fn with_tile(mut self, [lanes, stretch, early, min_len]: [usize; 4]) -> ForcedLayout {
-        self.tile = Some(Tile {
-            lanes,
-            stretch,
-            early,
-            min_len,
-        });
+    pub fn with_tile(mut self, number: usize) -> ForcedLayout {
+        self.tile = Some(TILES[number]);
         self
     }
 
@@ -235,13 +227,29 @@ pub(crate) fn ends(first_ends: &FirstEnds) -> Vec<(u32, usize)> {
         .collect()
 }
 
-/// Tiles for the shortest texts.
-pub(crate) const SMALL_TILE: Tile = Tile {
-    lanes: 8,
-    stretch: 2,
-    early: 1,
-    min_len: 16,
-};
+/// Tiles for short texts, the shortest first.
+pub(crate) const TILES: [Tile; 7] = [
+    Tile {
+        size: TileSize::EightBy2,
+        early: 1,
+        min_len: 16,
+    },
+    short_tile(TileSize::EightBy2, 1),
+    short_tile(TileSize::FourBy3, 1),
+    short_tile(TileSize::FourBy3, 2),
+    short_tile(TileSize::EightBy5, 4),
+    short_tile(TileSize::FourBy10, 1),
+    short_tile(TileSize::FourBy10, 8),
+];
+
+/// Tiles for deltas of any length.
+const fn short_tile(size: TileSize, early: usize) -> Tile {
+    Tile {
+        size,
+        early,
+        min_len: 1,
+    }
+}
 
 #[cfg(test)]
 pub(crate) fn random_patterns(random: &mut Random, count: usize) -> (Vec<String>, Vec<Hir>) {

@@ -12,8 +12,8 @@ use super::lazy_dfa::speculative::Tile;
 use super::simd::SimdLevel;
 use super::split::GapCriteria;
 use super::test_support::{
-    EVERY_GAP, FirstEnds, PLANS, SMALL_TILE, ends, every_end, first_ends, matcher_of,
-    matcher_of_ends, parsed, plan, random_patterns,
+    EVERY_GAP, FirstEnds, PLANS, TILES, ends, every_end, first_ends, matcher_of, matcher_of_ends,
+    parsed, plan, random_patterns,
 };
 use super::utf8::Utf8Decoder;
 use super::*;
@@ -320,7 +320,7 @@ fn random_patterns_that_want_every_end_agree_with_regex_under_random_cuts() {
         let wanted: Vec<bool> = patterns.iter().map(|_| random.below(3) > 0).collect();
         let mut matcher = matcher_of_ends(&hirs, budget, PLANS[group / 3 % PLANS.len()], &wanted);
         if group % 2 == 0 {
-            matcher.set_tile(SMALL_TILE);
+            matcher.set_tile(TILES[0]);
             matcher.set_prefiltered(1, SimdLevel::best());
         }
         let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
@@ -452,7 +452,7 @@ fn random_patterns_agree_with_regex_under_random_cuts() {
         let plan = PLANS[group / 3 % PLANS.len()];
         let mut matcher = matcher_of(&hirs, budget, plan);
         if group % 2 == 0 {
-            matcher.set_tile(SMALL_TILE);
+            matcher.set_tile(TILES[0]);
         }
         if group % 5 < 2 {
             matcher.set_prefiltered(1, SimdLevel::best());
@@ -794,14 +794,7 @@ fn lanes_find_what_plain_steps_find() {
             matcher_of(&hirs, 1 << 20, PLANS[group % PLANS.len()]),
         ];
         matchers[0].set_tile(plain_only);
-        let stretch = 2 + random.below(9);
-        let early = 1 + random.below(stretch - 1);
-        matchers[1].set_tile(Tile {
-            lanes: [4, 8][group % 2],
-            stretch,
-            early,
-            min_len: 1,
-        });
+        matchers[1].set_tile(TILES[group % TILES.len()]);
         for _ in 0..20 {
             // Mostly ASCII with few matches, so that lanes are not stopped.
             let mut text: Vec<u8> = (0..400)
@@ -1074,10 +1067,10 @@ fn a_forced_layout_is_the_one_in_use() {
         forced.collect()
     };
     assert_eq!(forced(&matcher).len(), 3);
-    matcher.set_tile(SMALL_TILE);
+    matcher.set_tile(TILES[0]);
     matcher.set_prefiltered(7, SimdLevel::Portable);
     for (tiles, prefiltered, level) in forced(&matcher) {
-        assert_eq!((tiles, prefiltered), ([SMALL_TILE; 2], 7));
+        assert_eq!((tiles, prefiltered), ([TILES[0]; 2], 7));
         assert!(matches!(level, None | Some(SimdLevel::Portable)));
     }
     let mut matcher = matcher_of(&parsed(&["needle~Q"]), 1 << 20, PartitionPlan::USUAL);

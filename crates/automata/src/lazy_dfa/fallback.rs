@@ -23,7 +23,7 @@ impl LazyDfa {
         cursor: &mut DfaCursor,
         bytes: &[u8],
         mut at: usize,
-        on: &mut impl FnMut(MatchEvent),
+        on: &mut dyn FnMut(MatchEvent),
     ) -> usize {
         let mut generation = Arc::clone(&cursor.generation);
         let mut cache = generation.lock();
@@ -133,7 +133,7 @@ impl LazyDfa {
         cursor: &mut DfaCursor,
         column: Column,
         span: SymbolSpan,
-        on: &mut impl FnMut(MatchEvent),
+        on: &mut dyn FnMut(MatchEvent),
     ) {
         cache.record_fallback_step();
         let mut reports = StepReports::default();

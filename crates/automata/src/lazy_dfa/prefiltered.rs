@@ -18,7 +18,7 @@ impl LazyDfa {
         filter: &Prefilter,
         cursor: &mut DfaCursor,
         bytes: &[u8],
-        on: &mut impl FnMut(MatchEvent),
+        on: &mut dyn FnMut(MatchEvent),
     ) {
         let unfiltered_bytes = bytes.len().saturating_sub(filter.unfiltered_bytes());
         let mut candidates = filter.candidates(bytes);
@@ -66,7 +66,7 @@ impl LazyDfa {
         cursor: &mut DfaCursor,
         bytes: &[u8],
         mut at: usize,
-        on: &mut impl FnMut(MatchEvent),
+        on: &mut dyn FnMut(MatchEvent),
     ) -> usize {
         while at < bytes.len() {
             // In batches, for which the loop over blocks can be used: a suffix may live for the rest of the text.

@@ -130,7 +130,7 @@ impl LazyDfa {
         cursor: &mut DfaCursor,
         bytes: &[u8],
         short_path: ShortPath,
-        on: &mut impl FnMut(MatchEvent),
+        on: &mut dyn FnMut(MatchEvent),
     ) {
         // Not stepping is safe: invalid bytes are counted by the first automaton, which is never exhausted (invariant 4
         // of `partition`).
@@ -169,7 +169,7 @@ impl LazyDfa {
         cursor: &mut DfaCursor,
         bytes: &[u8],
         mut at: usize,
-        on: &mut impl FnMut(MatchEvent),
+        on: &mut dyn FnMut(MatchEvent),
     ) {
         let Some(&last) = bytes[at..].last() else {
             return;
@@ -231,7 +231,7 @@ impl LazyDfa {
         cursor: &mut DfaCursor,
         bytes: &[u8],
         mut at: usize,
-        on: &mut impl FnMut(MatchEvent),
+        on: &mut dyn FnMut(MatchEvent),
     ) -> usize {
         let block_end = (at + BLOCK).min(bytes.len());
         // Invariant 7: the block before may have ended in an ASCII character, of which the decoder does not know yet.
@@ -397,7 +397,7 @@ impl LazyDfa {
         cursor: &mut DfaCursor,
         column: Column,
         span: SymbolSpan,
-        on: &mut impl FnMut(MatchEvent),
+        on: &mut dyn FnMut(MatchEvent),
     ) {
         if cursor.extra.as_ref().is_none_or(|extra| extra.is_empty())
             && self.step_single_state(cursor, column, span, on)
@@ -431,7 +431,7 @@ impl LazyDfa {
         cursor: &mut DfaCursor,
         column: Column,
         span: SymbolSpan,
-        on: &mut impl FnMut(MatchEvent),
+        on: &mut dyn FnMut(MatchEvent),
     ) -> bool {
         let DfaCursor {
             generation, extra, ..
@@ -470,7 +470,7 @@ impl LazyDfa {
         pattern: PatternId,
         is_late: bool,
         span: SymbolSpan,
-        on: &mut impl FnMut(MatchEvent),
+        on: &mut dyn FnMut(MatchEvent),
     ) {
         if let Some(single_match) = &self.single_match
             && !single_match.is_first(extra.get_or_insert_default(), pattern)

@@ -15,38 +15,64 @@ use super::super::look::LookBehind;
 use super::super::table::{StateId, Table};
 use super::{DfaCache, DfaCursor, LazyDfa};
 
-/// The size of a tile.
+/// How long deltas are cut into tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tile {
-    /// The number of stretches stepped in parallel: 4 or 8.
-    pub(crate) lanes: usize,
-    /// The bytes of a stretch.
-    pub(crate) stretch: usize,
+    pub(crate) size: TileSize,
     /// The bytes that a lane starts early; fewer than those of a stretch.
     pub(crate) early: usize,
     /// The least bytes of a delta for which tiles pay.
     pub(crate) min_len: usize,
 }
 
+/// The number of stretches that are stepped in parallel, and the bytes of a stretch.
+// PERF: known to the compiler, so the lanes share one pointer to the text: 64 KB of bulk text take 16 % fewer instructions
+// than with sizes in variables (`cargo bench --bench instructions`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TileSize {
+    FourBy16,
+    EightBy64,
+    #[cfg(any(test, feature = "test-support"))]
+    EightBy2,
+    #[cfg(any(test, feature = "test-support"))]
+    FourBy3,
+    #[cfg(any(test, feature = "test-support"))]
+    EightBy5,
+    #[cfg(any(test, feature = "test-support"))]
+    FourBy10,
+}
+
 impl Tile {
-    /// 8 lanes of 64 bytes: a kilobyte holds two tiles, and a stretch is long against its early bytes.
+    /// For a kilobyte or more, which holds two tiles. A stretch is long against its early bytes.
     pub(crate) const USUAL: Tile = Tile {
-        lanes: 8,
-        stretch: 64,
+        size: TileSize::EightBy64,
         early: 8,
         min_len: 1024,
     };
 
-    /// 4 lanes of 16 bytes, for shorter input and for the remainder.
+    /// For shorter input and for the remainder.
     pub(crate) const SMALL: Tile = Tile {
-        lanes: 4,
-        stretch: 16,
+        size: TileSize::FourBy16,
         early: 8,
         min_len: 64,
     };
+}
 
-    pub(crate) fn bytes(self) -> usize {
-        self.lanes * self.stretch
+impl TileSize {
+    /// Returns the number of bytes of a tile.
+    pub(crate) const fn bytes(self) -> usize {
+        match self {
+            TileSize::FourBy16 => 4 * 16,
+            TileSize::EightBy64 => 8 * 64,
+            #[cfg(any(test, feature = "test-support"))]
+            TileSize::EightBy2 => 8 * 2,
+            #[cfg(any(test, feature = "test-support"))]
+            TileSize::FourBy3 => 4 * 3,
+            #[cfg(any(test, feature = "test-support"))]
+            TileSize::EightBy5 => 8 * 5,
+            #[cfg(any(test, feature = "test-support"))]
+            TileSize::FourBy10 => 4 * 10,
+        }
     }
 }
 
@@ -57,7 +83,7 @@ impl LazyDfa {
         &self,
         cursor: &mut DfaCursor,
         bytes: &[u8],
-        on: &mut impl FnMut(MatchEvent),
+        on: &mut dyn FnMut(MatchEvent),
     ) -> usize {
         let (mut at, mut in_lanes) = (0, 0);
         for tile in self.tiles {
@@ -79,9 +105,9 @@ impl LazyDfa {
         cursor: &mut DfaCursor,
         bytes: &[u8],
         mut at: usize,
-        on: &mut impl FnMut(MatchEvent),
+        on: &mut dyn FnMut(MatchEvent),
     ) -> (usize, usize) {
-        let size = tile.bytes();
+        let size = tile.size.bytes();
         let mut in_lanes = 0;
         // The number of tiles that are not tried after one declines. It doubles with each that declines, because a
         // declined tile is stepped twice. The limit of 64 lets a long text return to lanes after a passage of matches.
@@ -125,11 +151,21 @@ impl LazyDfa {
             start_states,
             look_behind_after: &self.look_behind_after,
         };
-        match tile.lanes {
-            // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`). 2. Both are of one cache.
-            4 => unsafe { lanes.step_tile::<4>(cursor.state, text, tile) },
-            // SAFETY: as above.
-            _ => unsafe { lanes.step_tile::<8>(cursor.state, text, tile) },
+        let (state, early) = (cursor.state, tile.early);
+        // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`). 2. Both are of one cache.
+        unsafe {
+            match tile.size {
+                TileSize::FourBy16 => lanes.step_tile::<4, 16>(state, text, early),
+                TileSize::EightBy64 => lanes.step_tile::<8, 64>(state, text, early),
+                #[cfg(any(test, feature = "test-support"))]
+                TileSize::EightBy2 => lanes.step_tile::<8, 2>(state, text, early),
+                #[cfg(any(test, feature = "test-support"))]
+                TileSize::FourBy3 => lanes.step_tile::<4, 3>(state, text, early),
+                #[cfg(any(test, feature = "test-support"))]
+                TileSize::EightBy5 => lanes.step_tile::<8, 5>(state, text, early),
+                #[cfg(any(test, feature = "test-support"))]
+                TileSize::FourBy10 => lanes.step_tile::<4, 10>(state, text, early),
+            }
         }
     }
 }
@@ -145,41 +181,43 @@ struct SpeculativeLanes<'a> {
 }
 
 impl SpeculativeLanes<'_> {
-    /// Returns the state after a tile that starts in `state`; `None` if it declines.
+    /// Returns the state after a tile that starts in `state`; `None` if it declines. The lanes start `early` bytes early.
     ///
     /// # Safety
     ///
     /// 1. `state` was made by `self.table`.
     /// 2. So were `self.start_states`.
+    #[inline(never)]
     #[allow(unsafe_code, reason = "unchecked steps")]
-    unsafe fn step_tile<const LANES: usize>(
+    unsafe fn step_tile<const LANES: usize, const STRETCH: usize>(
         &self,
         state: StateId,
         text: &[u8],
-        tile: Tile,
+        early: usize,
     ) -> Option<StateId> {
+        let (stretches, _) = text.as_chunks::<STRETCH>();
+        // A tile has as many bytes (`TileSize::bytes`).
+        let stretches: &[[u8; STRETCH]; LANES] = stretches.first_chunk()?;
         let mut bits = 0;
         // The first lane needs no guess: it repeats the early bytes of the second, and its guess is replaced.
-        let begin = |lane: usize| lane.max(1) * tile.stretch;
-        // The index below is not negative: a stretch is longer than its early bytes.
+        let before = |lane: usize| &stretches[lane.max(1) - 1];
         let mut guess = [state; LANES];
         for (lane, guess) in guess.iter_mut().enumerate().skip(1) {
-            *guess = self.start_state(text[begin(lane) - tile.early - 1])?;
+            *guess = self.start_state(before(lane)[STRETCH - early - 1])?;
         }
         guess[0] = guess[1];
-        let early = std::array::from_fn(|lane| &text[begin(lane) - tile.early..begin(lane)]);
         // `bits` also collects the states of wrong guesses. One of them may be special where the true search has no
         // special state; the tile is then declined, which costs time and changes nothing.
+        let early_texts = std::array::from_fn(before);
+        let never = |_| false;
         // SAFETY: 1. every guess is a start state or `state`; both are of the table by the contract.
-        unsafe { self.step_lanes(&mut guess, early, &mut bits, |_| false) };
+        unsafe { self.step_lanes(&mut guess, early_texts, STRETCH - early, &mut bits, never) };
         guess[0] = state;
         // The true state is the caller's, which has a full row, and so have start states: `next` may be used (invariant
         // 3 of `search`). A byte that is not ASCII leads to `UNKNOWN` and shows in `bits` (invariant 4 of `search`).
-        let stretches: [&[u8]; LANES] =
-            std::array::from_fn(|lane| &text[lane * tile.stretch..][..tile.stretch]);
         let mut states = guess;
         // SAFETY: 1. the first is `state`; the others were returned by steps.
-        unsafe { self.step_lanes(&mut states, stretches, &mut bits, |_| false) };
+        unsafe { self.step_lanes(&mut states, stretches.each_ref(), 0, &mut bits, never) };
         // Invariant: `last` is the true state at the end of the stretch before `lane`. Two searches in one state stay
         // equal, so after a meeting the end of the guess is the true end. If they do not meet, the true search was
         // stepped to the end.
@@ -189,38 +227,37 @@ impl SpeculativeLanes<'_> {
             // of a bulk text of 100 rules (`cargo bench --bench instructions`).
             let mut pair = [last, guess[lane]];
             let has_met = last == guess[lane] || {
-                let stretch = [stretches[lane]; 2];
+                let stretch = [&stretches[lane]; 2];
                 // SAFETY: 1. both were returned by steps.
-                unsafe { self.step_lanes(&mut pair, stretch, &mut bits, |[a, b]| a == b) }
+                unsafe { self.step_lanes(&mut pair, stretch, 0, &mut bits, |[a, b]| a == b) }
             };
             last = if has_met { states[lane] } else { pair[0] };
         }
         (!self.table.any_special(bits)).then_some(last)
     }
 
-    /// Steps each lane over its text, all of which have the same length, until `stop` returns true. Returns true if it
-    /// did. ORs the bits of all states into `bits`.
+    /// Steps each lane over its text, beginning with byte `from`, until `stop` returns true. Returns true if it did. ORs the
+    /// bits of all states into `bits`.
     ///
     /// # Safety
     ///
     /// 1. Each state was made by `self.table` or returned by a step of it.
     #[inline(always)]
     #[allow(unsafe_code, reason = "unchecked steps")]
-    unsafe fn step_lanes<const LANES: usize>(
+    unsafe fn step_lanes<const LANES: usize, const STRETCH: usize>(
         &self,
         states: &mut [StateId; LANES],
-        texts: [&[u8]; LANES],
+        texts: [&[u8; STRETCH]; LANES],
+        from: usize,
         bits: &mut u32,
         stop: impl Fn([StateId; LANES]) -> bool,
     ) -> bool {
         let columns = self.alphabet.bytes();
-        // PERF: with locals and slices of one length, states stay in registers and indices are not checked: 563,700
-        // instructions for 64 KB of bulk text instead of 601,300 (`cargo bench --bench instructions`).
+        // PERF: with locals, states stay in registers: 563,700 instructions for 64 KB of bulk text instead of 601,300
+        // (`cargo bench --bench instructions`).
         let (mut lanes, mut all) = (*states, *bits);
-        let len = texts[0].len();
-        let texts = texts.map(|text| &text[..len]);
         let mut has_stopped = false;
-        for at in 0..len {
+        for at in from..STRETCH {
             for (state, text) in lanes.iter_mut().zip(&texts) {
                 let column = columns[usize::from(text[at])];
                 // SAFETY: 1. by the contract for the first column, for the others the state is that of the step before.

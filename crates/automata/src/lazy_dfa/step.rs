@@ -21,7 +21,7 @@ impl LazyDfa {
         cursor: &mut DfaCursor,
         mut reports: StepReports,
         span: SymbolSpan,
-        on: &mut impl FnMut(MatchEvent),
+        on: &mut dyn FnMut(MatchEvent),
     ) {
         if let Some(extra) = &mut cursor.extra {
             extra.accept_step(cursor.generation.dead);

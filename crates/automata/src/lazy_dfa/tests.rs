@@ -40,7 +40,7 @@ fn text_that_brings_nothing_special_is_stepped_in_lanes() {
     // The first pass builds the states of the text, and those of lanes that start anywhere in it.
     for begin in (0..text.len()).rev() {
         lazy.restart(&mut plain);
-        let end = text.len().min(begin + 2 * Tile::USUAL.stretch);
+        let end = text.len().min(begin + 2 * 64);
         lazy.push_scalar(&mut plain, &text[begin..end], 0, &mut nothing);
     }
     lazy.restart(&mut plain);
@@ -49,7 +49,7 @@ fn text_that_brings_nothing_special_is_stepped_in_lanes() {
         for end in [text.len(), text.len() - 1] {
             let mut cursor = lazy.start();
             let (at, in_lanes) = lazy.push_tiles(tile, &mut cursor, &text[..end], 0, &mut nothing);
-            assert_eq!(at, end / tile.bytes() * tile.bytes());
+            assert_eq!(at, end / tile.size.bytes() * tile.size.bytes());
             assert_eq!(in_lanes, at, "{tile:?}");
             lazy.push_scalar(&mut cursor, &text, at, &mut nothing);
             assert_eq!(cursor.state, plain.state, "{tile:?}");
@@ -60,7 +60,7 @@ fn text_that_brings_nothing_special_is_stepped_in_lanes() {
     wide[100] = 0xFF;
     let mut cursor = lazy.start();
     let (at, in_lanes) = lazy.push_tiles(Tile::SMALL, &mut cursor, &wide, 0, &mut nothing);
-    assert_eq!(at - in_lanes, 2 * Tile::SMALL.bytes());
+    assert_eq!(at - in_lanes, 2 * Tile::SMALL.size.bytes());
     assert_eq!(cursor.invalid_bytes(), 1);
 }
 
