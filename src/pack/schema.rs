@@ -411,7 +411,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
 ];
 
 /// `match`.
-const MATCH: &[Key<Draft>] = &[
+pub(in crate::pack) const MATCH: &[Key<Draft>] = &[
     Key::new(
         "match.any",
         slot!(Draft: rule.condition.any, TableArray),

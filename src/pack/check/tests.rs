@@ -310,6 +310,36 @@ fn value_at(path: &str, keys: &[(&'static str, KeyValue)]) -> KeyValue {
     }
 }
 
+#[test]
+fn a_key_is_set_if_what_it_writes_says_something() {
+    let mut set = 0;
+    for tables in [
+        "",
+        "match = { unknown-name = { known = [] }, capture = {} }\n",
+        "tools = ['bash']\nmatch = { unknown-name = { known = ['left-pad'] }, any = [{ word = 'x' }], count = 2 }\n",
+    ] {
+        let mut draft = Draft::new("p/r".to_owned(), Place::default());
+        let root = toml::de::DeTable::parse(tables).unwrap();
+        let limits = crate::Limits::default();
+        let context = super::LoadContext::new(&limits);
+        let mut reader = super::RuleReader::new(tables, 0, &context, 0);
+        schema::read_table(
+            schema::RULE,
+            TableKind::Rule,
+            root.get_ref(),
+            ("", 0..0),
+            &mut reader,
+            &mut draft,
+        );
+        for key in schema::RULE.iter().chain(schema::MATCH) {
+            let is_set = key.is_set(&draft);
+            assert_eq!(is_set, key.value(&draft).is_some(), "{}", key.head.path);
+            set += usize::from(is_set);
+        }
+    }
+    assert!(set > 20, "{set} keys were set");
+}
+
 /// A default that the schema shows is the value that a rule has without the key.
 #[test]
 fn the_default_of_a_row_is_the_value_of_a_rule_without_it() {

@@ -866,6 +866,11 @@ impl Format<KnownList> for KnownNamesFormat {
     fn write(&self, value: &KnownList) -> KeyValue {
         KeyValue::texts(value.iter())
     }
+
+    // The list may be long, and its rules many.
+    fn is_set(&self, value: &KnownList) -> bool {
+        value.iter().next().is_some()
+    }
 }
 
 /// Globs on the full ids of rules, with the place of each.

@@ -158,7 +158,7 @@ impl<T> Key<T> {
 
     /// Returns true if the value is set and is not what an unset key holds.
     pub(in crate::pack) fn is_set(&self, values: &T) -> bool {
-        self.field.write(values).is_some()
+        self.field.is_set(values)
     }
 
     /// Returns the value.
@@ -220,6 +220,11 @@ pub(in crate::pack) trait Field<T>: Sync {
     /// whose value no field holds.
     fn write(&self, _from: &T) -> KeyValue {
         KeyValue::Absent
+    }
+
+    /// Returns true if the value of [`write`](Self::write) says something.
+    fn is_set(&self, from: &T) -> bool {
+        self.write(from).is_some()
     }
 
     /// Exchanges the whole value with that of `other`.
@@ -427,6 +432,11 @@ pub(in crate::pack) trait Format<V>: Sync {
 
     fn write(&self, value: &V) -> KeyValue;
 
+    /// Returns true if the value of [`write`](Self::write) says something.
+    fn is_set(&self, value: &V) -> bool {
+        self.write(value).is_some()
+    }
+
     /// Adds `from` to `to`. A value that is not a list is replaced.
     fn append(&self, to: &mut V, from: &mut V) {
         std::mem::swap(to, from);
@@ -466,6 +476,10 @@ impl<T, V, F: Format<V>> Field<T> for FieldSlot<T, V, F> {
     fn write(&self, from: &T) -> KeyValue {
         let value = (self.get)(from);
         value.map_or(KeyValue::Absent, |value| self.format.write(value))
+    }
+
+    fn is_set(&self, from: &T) -> bool {
+        (self.get)(from).is_some_and(|value| self.format.is_set(value))
     }
 
     fn swap(&self, values: &mut T, other: &mut T) {
@@ -556,6 +570,10 @@ impl<T, S> Field<T> for KeyTable<T, S> {
         inner.map_or(KeyValue::Absent, |inner| {
             KeyValue::Table(values(self.keys, inner))
         })
+    }
+
+    fn is_set(&self, from: &T) -> bool {
+        (self.get)(from).is_some()
     }
 
     fn swap(&self, values: &mut T, other: &mut T) {
