@@ -20,14 +20,14 @@ pub(crate) const MAX_RATIO: f64 = 2.1;
 pub(crate) const MAX_PER_BYTE: f64 = 8_000.0;
 
 /// Bytes of the shorter text; the longer one has twice as many.
-const LENGTH: usize = 32 << 10;
+const LENGTH: usize = 16 << 10;
 
 /// Bytes of a stretch that are far fewer than those of the text.
 const SHORT_STRETCH: usize = 2 << 10;
 
 /// Bytes of the shorter text if it needs ever more states: tables are replaced repeatedly, and the text must be long
 /// enough for several of them.
-const THRASHING_LENGTH: usize = 8 * LENGTH;
+const THRASHING_LENGTH: usize = 16 * LENGTH;
 
 /// A rule and a text constructed against it.
 pub(crate) struct Pair {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::panic::resume_unwind;
 use std::thread::{ScopedJoinHandle, scope};
 
-/// Returns the number of cases to run, out of `full`: a tenth, unless `TTSR_TEST_SCALE` names another percentage (CI: 100).
+/// Returns the number of cases to run, out of `full`: a tenth, unless `TTSR_TEST_SCALE` names another percentage (CI: 60).
 pub fn scale(full: usize) -> usize {
     let percent = std::env::var("TTSR_TEST_SCALE").ok();
     let percent = percent.and_then(|text| text.parse().ok());

@@ -40,7 +40,7 @@ fn child() {
 
 #[test]
 fn kill_9_at_random_points_loses_no_durable_record() {
-    let kills = scale(1000).max(10);
+    let kills = scale(300).max(10);
     let mut random = Random::new(7);
     let mut folder = Folder::new();
     let (mut durable, mut torn, mut records) = (0, 0, 0);
