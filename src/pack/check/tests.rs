@@ -310,27 +310,34 @@ fn value_at(path: &str, keys: &[(&'static str, KeyValue)]) -> KeyValue {
     }
 }
 
+/// Returns a rule with these keys.
+fn draft_of(keys: &str, kind: TableKind) -> Draft {
+    let mut draft = Draft::new("p/r".to_owned(), Place::default());
+    let root = toml::de::DeTable::parse(keys).unwrap();
+    let limits = crate::Limits::default();
+    let context = super::LoadContext::new(&limits);
+    let mut reader = super::RuleReader::new(keys, 0, &context, 0);
+    let place = ("", 0..0);
+    schema::read_table(
+        schema::RULE,
+        kind,
+        root.get_ref(),
+        place,
+        &mut reader,
+        &mut draft,
+    );
+    draft
+}
+
 #[test]
 fn a_key_is_set_if_what_it_writes_says_something() {
     let mut set = 0;
-    for tables in [
+    for keys in [
         "",
         "match = { unknown-name = { known = [] }, capture = {} }\n",
         "tools = ['bash']\nmatch = { unknown-name = { known = ['left-pad'] }, any = [{ word = 'x' }], count = 2 }\n",
     ] {
-        let mut draft = Draft::new("p/r".to_owned(), Place::default());
-        let root = toml::de::DeTable::parse(tables).unwrap();
-        let limits = crate::Limits::default();
-        let context = super::LoadContext::new(&limits);
-        let mut reader = super::RuleReader::new(tables, 0, &context, 0);
-        schema::read_table(
-            schema::RULE,
-            TableKind::Rule,
-            root.get_ref(),
-            ("", 0..0),
-            &mut reader,
-            &mut draft,
-        );
+        let draft = draft_of(keys, TableKind::Rule);
         for key in schema::RULE.iter().chain(schema::MATCH) {
             let is_set = key.is_set(&draft);
             assert_eq!(is_set, key.value(&draft).is_some(), "{}", key.head.path);
@@ -343,7 +350,6 @@ fn a_key_is_set_if_what_it_writes_says_something() {
 /// A default that the schema shows is the value that a rule has without the key.
 #[test]
 fn the_default_of_a_row_is_the_value_of_a_rule_without_it() {
-    let mut draft = Draft::new("p/r".to_owned(), Place::default());
     let implied = [
         ("match.count", KeyValue::Whole(1)),
         ("match.per", KeyValue::Text("part".to_owned())),
@@ -352,20 +358,7 @@ fn the_default_of_a_row_is_the_value_of_a_rule_without_it() {
     ];
     // A table that may be absent has its defaults once it is written.
     let tables = "match = { capture = {}, repetition = {}, doom-loop = {} }\nconsult = {}\n";
-    let root = toml::de::DeTable::parse(tables).unwrap();
-    let limits = crate::Limits::default();
-    let context = super::LoadContext::new(&limits);
-    let mut reader = super::RuleReader::new(tables, 0, &context, 0);
-    let place = ("", 0..0);
-    let kind = TableKind::Override;
-    schema::read_table(
-        schema::RULE,
-        kind,
-        root.get_ref(),
-        place,
-        &mut reader,
-        &mut draft,
-    );
+    let draft = draft_of(tables, TableKind::Override);
     let values = schema::values(schema::RULE, &draft);
     let mut compared = 0;
     for KeyShape { head, .. } in all(&shapes(schema::RULE, TableKind::Rule)) {

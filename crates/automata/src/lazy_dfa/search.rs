@@ -8,7 +8,7 @@
 //!
 //! # The loops that step a state
 //!
-//! Seven loops step a state: six that of a lazy DFA, and one that of the [`product`](super::product) of several. The Pike
+//! Eight loops step a state: six that of a lazy DFA, and two that of the [`product`](super::product) of several. The Pike
 //! VM ([`pike`](crate::pike)) has three of its own.
 //!
 //! | loop | file | used for |
@@ -19,7 +19,8 @@
 //! | `push_symbols` | `lazy_dfa/search.rs` | symbols of any kind, with suffixes, reports and unbuilt states |
 //! | `push_fallback` | `lazy_dfa/fallback.rs` | symbols of a cursor that has left the table |
 //! | `step_lanes` | `lazy_dfa/speculative.rs` | long input: several stretches of text side by side |
-//! | `Product::step_with` | `lazy_dfa/product.rs` | deltas that several matchers read |
+//! | `Product::step` | `lazy_dfa/product.rs` | deltas that several matchers read and that end where no match is held |
+//! | `Product::step_with` | `lazy_dfa/product.rs` | the others, and deltas whose transitions are built |
 //!
 //! `push_special`, `push_prefiltered`, `push_until_idle` and `push_tiles` step nothing themselves: they choose which of
 //! these loops steps which bytes.
@@ -124,6 +125,7 @@ impl LazyDfa {
     }
 
     /// Steps the bytes and calls `on` for each match that becomes certain.
+    // A trait object: each type of closure would compile the whole search again, and matches are rare.
     #[inline]
     pub(crate) fn push(
         &self,

@@ -15,7 +15,7 @@ use super::super::look::LookBehind;
 use super::super::table::{StateId, Table};
 use super::{DfaCache, DfaCursor, LazyDfa};
 
-/// How long deltas are cut into tiles.
+/// The tiles that a long delta is cut into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tile {
     pub(crate) size: TileSize,
@@ -187,7 +187,6 @@ impl SpeculativeLanes<'_> {
     ///
     /// 1. `state` was made by `self.table`.
     /// 2. So were `self.start_states`.
-    #[inline(never)]
     #[allow(unsafe_code, reason = "unchecked steps")]
     unsafe fn step_tile<const LANES: usize, const STRETCH: usize>(
         &self,
