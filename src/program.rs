@@ -38,7 +38,7 @@ pub(crate) use command::{
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};
 pub(crate) use lazy_pike::LazyPike;
-pub(crate) use product::{ProductCache, StartOfPart, ViewSet};
+pub(crate) use product::{MarkdownUse, ProductCache, StartOfPart, ViewSet};
 pub(crate) use release_plan::ReleasePlan;
 pub(crate) use scope::{AllowEntry, RuleScope};
 pub(crate) use view_key::{ViewKey, ViewSource};

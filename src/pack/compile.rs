@@ -30,9 +30,9 @@ use crate::program::ConfirmTable;
 use crate::program::{
     AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandSet, CompoundCondition,
     DetectorRule, DetectorSpec, FirstEndPattern, FirstEndRole, FullMatchKind, FullMatchPattern,
-    FullMatchRule, FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher, LazyPike, MatchMode,
-    PatternRole, Places, ProductCache, Program, ReleasePlan, RuleScope, TextCounts, ViewKey,
-    ViewRules, ViewSource,
+    FullMatchRule, FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher, LazyPike,
+    MarkdownUse, MatchMode, PatternRole, Places, ProductCache, Program, ReleasePlan, RuleScope,
+    TextCounts, ViewKey, ViewRules, ViewSource,
 };
 use crate::rule::{Action, Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;
@@ -45,6 +45,7 @@ use ttsr_automata::lookaround::verify::{LookaroundSearch, Verifier};
 use ttsr_automata::pattern;
 use ttsr_automata::pattern::PatternError;
 use ttsr_automata::{Matcher, MatcherLayout, TooManyClasses};
+use ttsr_views::chunk::RegionSet;
 use ttsr_views::glob::{Glob, GlobError, GlobOptions, GlobSet};
 use ttsr_views::path::{ArgScope, PathScope, ToolScope};
 
@@ -533,11 +534,15 @@ fn compile_channel(
         builder.build(conditions, layout, build)
     });
     let mut views = views.collect::<Result<Vec<_>, _>>()?;
-    let has_markdown = detectors
-        .iter()
-        .map(|detector| detector.spec.source(Channel::Text))
-        .chain(views.iter().map(|view| view.key.source))
-        .any(|source| source == Some(ViewSource::Markdown));
+    let detector_sources = detectors.iter().map(|it| it.spec.source(Channel::Text));
+    let sources = detector_sources.chain(views.iter().map(|view| view.key.source));
+    let has_headings = |view: &ViewRules| view.key.regions.contains(RegionSet::HEADING);
+    let markdown = match sources.clone().any(|it| it == Some(ViewSource::Markdown)) {
+        false => MarkdownUse::None,
+        // Detectors distinguish no headings.
+        true if views.iter().any(has_headings) => MarkdownUse::Regions,
+        true => MarkdownUse::HeadingsAreProse,
+    };
     Ok(Some(ChannelRules {
         raw: views.remove(0),
         views: views.into_boxed_slice(),
@@ -546,7 +551,7 @@ fn compile_channel(
         #[cfg(feature = "ast")]
         shapes,
         reads_paths,
-        products: ProductCache::new(has_markdown),
+        products: ProductCache::new(markdown),
     }))
 }
 

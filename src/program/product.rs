@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use ttsr_automata::product::{Product, ProductState, TextFilter};
-use ttsr_views::markdown::VerbatimState;
+use ttsr_automata::product::{Emission, FilterStep, Product, ProductState, TextFilter};
+use ttsr_views::markdown::{VerbatimEmission, VerbatimState};
 
 /// The most products of a channel. The regions that a text alternates between are few.
 const MAX_PRODUCTS: usize = 8;
@@ -24,6 +24,16 @@ impl ViewSet {
     }
 }
 
+/// The regions of Markdown that the rules of a channel distinguish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MarkdownUse {
+    None,
+    /// All but headings, which are read like other prose.
+    HeadingsAreProse,
+    /// All.
+    Regions,
+}
+
 /// The products of a channel.
 #[derive(Debug)]
 pub(crate) struct ProductCache {
@@ -40,6 +50,8 @@ pub(crate) struct ProductCache {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StartOfPart {
     pub(crate) state: ProductState,
+    /// The state of Markdown, if the rules of the channel distinguish its regions.
+    pub(crate) markdown: Option<VerbatimState>,
     /// The number of bytes within which no detector can report.
     pub(crate) until_report: usize,
     /// The most bytes before the end of the text in which a match of a rule that holds may be in progress, if they are bounded.
@@ -58,22 +70,23 @@ struct ViewProduct {
 }
 
 impl ProductCache {
-    /// Returns an empty cache. `has_markdown` tells whether a rule of the channel distinguishes regions of Markdown.
-    pub(crate) fn new(has_markdown: bool) -> ProductCache {
+    /// Returns an empty cache for text that is read in this way.
+    pub(crate) fn new(markdown: MarkdownUse) -> ProductCache {
         ProductCache {
-            filter: match has_markdown {
-                true => TextFilter {
-                    after: |state, byte| {
-                        let after = VerbatimState::from_index(state)?.after(byte)?;
-                        Some(after.index())
+            filter: TextFilter {
+                after: match markdown {
+                    MarkdownUse::None => |state, _| {
+                        let emits = Emission::Char;
+                        Some(FilterStep { state, emits })
                     },
-                    is_settled: |state| {
+                    MarkdownUse::Regions => |state, byte| markdown_step(state, byte, false),
+                    MarkdownUse::HeadingsAreProse => |state, byte| markdown_step(state, byte, true),
+                },
+                is_settled: match markdown {
+                    MarkdownUse::None => |_| true,
+                    MarkdownUse::Regions | MarkdownUse::HeadingsAreProse => |state| {
                         VerbatimState::from_index(state).is_some_and(VerbatimState::is_settled)
                     },
-                },
-                false => TextFilter {
-                    after: |state, _| Some(state),
-                    is_settled: |_| true,
                 },
             },
             products: Mutex::default(),
@@ -159,6 +172,23 @@ impl ProductCache {
     }
 }
 
+/// Returns the step of the filter for Markdown. Without `headings` it has no transition where one may begin or end.
+fn markdown_step(state: u8, byte: u8, headings: bool) -> Option<FilterStep> {
+    let before = VerbatimState::from_index(state)?;
+    let after = before.after(byte)?;
+    if !headings && before.changes_heading(after) {
+        return None;
+    }
+    Some(FilterStep {
+        state: after.index(),
+        emits: match before.emits(after) {
+            VerbatimEmission::Byte => Emission::Char,
+            VerbatimEmission::Nothing => Emission::Nothing,
+            VerbatimEmission::MarksAndByte(marks) => Emission::HeldAndChar(b'#', marks),
+        },
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,7 +201,7 @@ mod tests {
 
     #[test]
     fn there_are_few_products_of_a_channel() {
-        let cache = ProductCache::new(true);
+        let cache = ProductCache::new(MarkdownUse::Regions);
         for index in 0..MAX_PRODUCTS {
             assert!(cache.get(set(index)).is_some());
         }
@@ -182,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_product_is_replaced_unless_a_stream_uses_the_one_before_it() {
-        let cache = ProductCache::new(false);
+        let cache = ProductCache::new(MarkdownUse::None);
         let first = cache.get(set(1)).unwrap();
         let second = cache.replace(set(1), &first).unwrap();
         assert!(!Arc::ptr_eq(&first, &second));

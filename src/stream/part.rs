@@ -514,7 +514,7 @@ impl MatchReader {
         if !is_kept {
             return false;
         }
-        if self.deferred.unread_by_detectors().is_some() {
+        if self.deferred.may_be_reported() {
             self.detect_deferred(admission, at + bytes.len() as u64);
         }
         true
@@ -523,11 +523,10 @@ impl MatchReader {
     /// Lets the detectors read the deferred text, which ends at offset `end`.
     fn detect_deferred(&mut self, admission: &mut Admission<'_>, end: u64) {
         let (deferred, readers) = self.with_readers(admission.context.rules);
-        if let (Some(unread), Some(views)) = (deferred.unread_by_detectors(), &mut readers.views) {
+        if let (true, Some(views)) = (deferred.may_be_reported(), &mut readers.views) {
             // Invariant 3 of `deferred`. Bytes of earlier deltas may be unread: nothing could be reported in them.
-            if !unread.is_empty() {
-                let start = end - deferred.undetected_len() as u64;
-                views.push_detectors(admission, Chunk::verbatim(unread, start));
+            for unread in deferred.unread_by_detectors(end) {
+                views.push_detectors(admission, unread);
             }
             if !deferred.set_detected(views.bytes_until_report()) {
                 self.read_deferred(admission, end);
@@ -581,8 +580,8 @@ impl MatchReader {
         let (deferred, TextReaders { text, views }) = self.with_readers(rules);
         let is_from_start = deferred.is_from_start();
         if let Some(mut stepped) = deferred.stepped() {
-            let len = stepped.bytes.len();
             let chunk = Chunk::verbatim(stepped.bytes, end - stepped.kept as u64);
+            let unread = stepped.unread_by_detectors();
             if is_from_start {
                 // These cursors may be of other tables than the product, so they step the text. It has no report.
                 let scope = HaystackScope::default();
@@ -598,8 +597,8 @@ impl MatchReader {
                     views.advance(rules, chunk, &mut stepped);
                 }
             }
-            if let (Some(views), true) = (views, stepped.detected < len) {
-                views.push_detectors(admission, chunk.slice(stepped.detected..len));
+            if let Some(views) = views {
+                unread.for_each(|range| views.push_detectors(admission, chunk.slice(range)));
             }
         }
         // The cursors move on without the product, so its state is void.

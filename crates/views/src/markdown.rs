@@ -47,7 +47,7 @@ use super::chunk::{
 };
 use line::{LinePhase, LineState};
 use span::{CodeSpans, SpanTags};
-pub use verbatim::VerbatimState;
+pub use verbatim::{VerbatimEmission, VerbatimState};
 
 /// The most bytes that are buffered of the start of a line, of inline code, and of blank lines in indented code, each.
 pub const HELD: usize = 4096;
@@ -317,7 +317,8 @@ struct Unemitted;
 
 impl ChunkSink for Unemitted {
     fn set_tag(&mut self, tag: Tag, _: DecidedOffset) {
-        debug_assert!(false, "text that passes begins the region {tag:?}");
+        let is_prose = tag.regions.contains(RegionSet::PROSE);
+        debug_assert!(is_prose, "text that passes begins the region {tag:?}");
     }
 
     fn push(&mut self, _: Chunk<'_>) {}

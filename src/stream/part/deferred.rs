@@ -25,16 +25,17 @@
 //! Markdown buffers, the readers of its output cannot find anything, and those of the unchanged text find nothing by 1.
 //! Text may be released a little later: the product knows where all matchers that hold are idle, not where each of them is.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use memchr::memrchr;
 
 use super::haystack::floor_char_boundary;
-use crate::program::{ProductCache, StartOfPart, ViewSet};
+use crate::program::{ProductCache, StartOfPart, ViewSet, ViewSource};
 use ttsr_automata::product::{
-    IdleGroup, IdlePositions, Member, MemberStates, Product, ProductState, ProductStep,
+    IdlePositions, Member, MemberStates, Product, ProductState, ProductStep,
 };
-use ttsr_automata::{Cursor, Matcher};
+use ttsr_views::chunk::Chunk;
 use ttsr_views::markdown::VerbatimState;
 
 /// The most bytes that are kept.
@@ -52,8 +53,8 @@ pub(super) struct MemberList<'a> {
     len: usize,
     /// The views that read the text.
     views: ViewSet,
-    /// The state of the filter, which is that of Markdown.
-    filter: VerbatimState,
+    /// The state of Markdown, which is that of the filter. `None` without Markdown.
+    markdown: Option<VerbatimState>,
     /// The most bytes before the end of the text in which a match of a rule that holds may be in progress, if they are bounded.
     held_reach: Option<usize>,
     is_too_long: bool,
@@ -66,7 +67,7 @@ impl<'a> MemberList<'a> {
             members: [any; MAX_MEMBERS],
             len: 0,
             views: ViewSet::default(),
-            filter: VerbatimState::Paragraph,
+            markdown: None,
             held_reach: Some(0),
             is_too_long: false,
         }
@@ -81,23 +82,24 @@ impl<'a> MemberList<'a> {
     }
 
     /// Adds a matcher.
-    pub(super) fn add(&mut self, matcher: &'a Matcher, cursor: &'a Cursor, idle: IdleGroup) {
+    pub(super) fn add(&mut self, added: Member<'a>) {
         match self.members.get_mut(self.len) {
             Some(member) => {
-                *member = Member {
-                    matcher,
-                    cursor,
-                    idle,
-                };
+                *member = added;
                 self.len += 1;
             }
             None => self.is_too_long = true,
         }
     }
 
-    /// Sets the state of the filter. Without Markdown, all states are the same.
-    pub(super) fn set_filter(&mut self, state: VerbatimState) {
-        self.filter = state;
+    /// Sets the state of Markdown.
+    pub(super) fn set_markdown(&mut self, state: VerbatimState) {
+        self.markdown = Some(state);
+    }
+
+    /// Returns the state of the filter. Without Markdown it has only one.
+    fn filter(&self) -> u8 {
+        self.markdown.map_or(0, VerbatimState::index)
     }
 
     /// Adds a view, whose matchers follow.
@@ -115,7 +117,8 @@ impl<'a> MemberList<'a> {
         let (views, members) = self.get()?;
         let product = cache.get(views)?;
         let start = StartOfPart {
-            state: product.start(members, self.filter.index())?,
+            state: product.start(members, self.filter())?,
+            markdown: self.markdown,
             until_report,
             held_reach: self.held_reach,
         };
@@ -139,6 +142,8 @@ pub(super) struct DeferredText {
     state: Option<ProductState>,
     /// The state before the kept text.
     entered: Option<ProductState>,
+    /// The state of Markdown before the kept text. `None` without Markdown.
+    markdown: Option<VerbatimState>,
     /// The last idle positions in the kept text. Before the first of them, `undecided_from` holds.
     idle: IdlePositions,
     /// The number of bytes that the detectors have read.
@@ -159,6 +164,8 @@ pub(super) struct SteppedText<'a> {
     pub(super) bytes: &'a [u8],
     /// The number of all kept bytes, of which `bytes` are the first.
     pub(super) kept: usize,
+    /// The state of Markdown before `bytes`. `None` without Markdown.
+    markdown: Option<VerbatimState>,
     /// The states of the matchers after `bytes`, in the order of the members.
     pub(super) states: MemberStates<'a>,
     /// The last positions at which no full match was in progress.
@@ -243,6 +250,7 @@ impl DeferredText {
         self.product = Some((views, product));
         (self.state, self.entered) = (Some(start.state), Some(start.state));
         (self.until_report, self.undecided_from) = (start.until_report, 0);
+        self.markdown = start.markdown;
         self.held_reach = start.held_reach;
         self.is_from_start = true;
     }
@@ -273,7 +281,8 @@ impl DeferredText {
         undecided_from: u64,
         until_report: usize,
     ) {
-        let (filter, held_reach) = (members.filter, members.held_reach);
+        let (filter, held_reach) = (members.filter(), members.held_reach);
+        self.markdown = members.markdown;
         let Some((views, members)) = members.get() else {
             return;
         };
@@ -285,12 +294,12 @@ impl DeferredText {
             return;
         };
         // Invariant 1, for no kept text: the state is the tuple of the present states of the cursors.
-        self.state = product.start(members, filter.index());
+        self.state = product.start(members, filter);
         // Outdated matters only without a state: a product in which these cursors have a state has their tables.
         let is_spent = product.is_full() || self.state.is_none() && product.is_outdated(members);
         if is_spent && let Some(next) = cache.replace(views, product) {
             *product = next;
-            self.state = product.start(members, filter.index());
+            self.state = product.start(members, filter);
         }
         self.entered = self.state;
         // Invariant 3: nothing is kept yet, and `leave` has set `detected` to 0.
@@ -316,13 +325,21 @@ impl DeferredText {
         }
     }
 
-    /// Returns the settled bytes that no detector has read, if a detector could report in the kept text.
-    pub(super) fn unread_by_detectors(&self) -> Option<&[u8]> {
-        (!self.cannot_report_in(0)).then(|| &self.bytes[self.detected..self.settled_len()])
+    /// Returns true if a detector could report in the kept text.
+    #[inline]
+    pub(super) fn may_be_reported(&self) -> bool {
+        !self.cannot_report_in(0)
+    }
+
+    /// Returns the settled text that no detector has read, which ends at offset `end`, as the views emit it.
+    pub(super) fn unread_by_detectors(&self, end: u64) -> impl Iterator<Item = Chunk<'_>> {
+        let chunk = Chunk::verbatim(&self.bytes, end - self.bytes.len() as u64);
+        let settled = &self.bytes[..self.settled_len()];
+        emitted(self.markdown, settled, self.detected).map(move |range| chunk.slice(range))
     }
 
     /// Returns the number of kept bytes that no detector has read.
-    pub(super) fn undetected_len(&self) -> usize {
+    fn undetected_len(&self) -> usize {
         self.bytes.len() - self.detected
     }
 
@@ -360,6 +377,7 @@ impl DeferredText {
             states: product.member_states(state, bytes),
             kept: self.bytes.len(),
             bytes,
+            markdown: self.markdown,
             idle,
             detected: self.detected,
         })
@@ -411,7 +429,44 @@ impl DeferredText {
     fn first_held(&self, held: u64) -> Option<usize> {
         let reach = self.held_reach.filter(|reach| held > *reach as u64)?;
         // Markdown may drop bytes of what is not settled, so that a match has more bytes than the view.
-        let first = self.settled_len().checked_sub(reach)?;
-        Some(floor_char_boundary(&self.bytes, first))
+        let settled = &self.bytes[..self.settled_len()];
+        let first = settled.len().checked_sub(reach)?;
+        // It drops the marks of headings, too.
+        let line = memrchr(b'\n', &settled[..first]).map_or(0, |feed| feed + 1);
+        let is_dropped = |markdown: VerbatimState| {
+            let ranges = markdown.emitted(settled, line);
+            let lens = ranges.map(|range| range.end.saturating_sub(range.start.max(first)));
+            lens.sum::<usize>() < reach
+        };
+        let first = floor_char_boundary(settled, first);
+        (!self.markdown.is_some_and(is_dropped)).then_some(first)
     }
+}
+
+impl<'a> SteppedText<'a> {
+    /// Returns the ranges of the text that a reader of a view from this source reads.
+    pub(super) fn read_from(
+        &self,
+        source: Option<ViewSource>,
+    ) -> impl Iterator<Item = Range<usize>> + Clone + use<'a> {
+        emitted(self.markdown.filter(|_| source.is_some()), self.bytes, 0)
+    }
+
+    /// Returns the ranges of the text that the detectors have yet to read.
+    pub(super) fn unread_by_detectors(&self) -> impl Iterator<Item = Range<usize>> + use<'a> {
+        emitted(self.markdown, self.bytes, self.detected)
+    }
+}
+
+/// Returns the ranges of a text after its first `from` bytes that Markdown emits. Its state is that before the text; without
+/// Markdown it is all text.
+fn emitted(
+    markdown: Option<VerbatimState>,
+    text: &[u8],
+    from: usize,
+) -> impl Iterator<Item = Range<usize>> + Clone {
+    let ranges = markdown.map(|state| state.emitted(text, from));
+    let all = markdown.is_none().then(|| from..text.len());
+    let ranges = ranges.into_iter().flatten().chain(all);
+    ranges.filter(|range| !range.is_empty())
 }

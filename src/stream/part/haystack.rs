@@ -124,11 +124,15 @@ impl HaystackReader {
         max_held: usize,
         members: &mut MemberList<'a>,
     ) -> bool {
+        let is_filtered = view.key.source.is_some();
         if !view.patterns.is_empty() {
             if self.first_end.is_confirming {
                 return false;
             }
-            members.add(&view.matcher, &self.first_end.cursor, IdleGroup::Untracked);
+            members.add(Member {
+                is_filtered,
+                ..Member::new(&view.matcher, &self.first_end.cursor)
+            });
         }
         let mut full = self.full.iter().zip(&view.full);
         full.all(|(full, rules)| {
@@ -138,7 +142,12 @@ impl HaystackReader {
                 (true, Some(_)) => IdleGroup::HeldInView,
                 (false, _) => IdleGroup::Tracked,
             };
-            members.add(&rules.matcher, &full.cursor, idle);
+            members.add(Member {
+                matcher: &rules.matcher,
+                cursor: &full.cursor,
+                idle,
+                is_filtered,
+            });
             if rules.holds() {
                 members.add_held(rules.reach());
             }
@@ -153,9 +162,13 @@ impl HaystackReader {
         chunk: Chunk<'_>,
         stepped: &mut SteppedText<'_>,
     ) {
+        let ranges = stepped.read_from(view.key.source);
         if !view.patterns.is_empty() {
             stepped.states.move_next(&mut self.first_end.cursor);
-            self.first_end.window.push(chunk.bytes);
+            let window = &mut self.first_end.window;
+            ranges
+                .clone()
+                .for_each(|range| window.push(&chunk.bytes[range]));
         }
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
             stepped.states.move_next(&mut full.cursor);
@@ -163,7 +176,10 @@ impl HaystackReader {
                 true => stepped.idle.held,
                 false => stepped.idle.all,
             };
-            full.advance(rules, chunk, idle_until);
+            for range in ranges.clone() {
+                let idle_until = idle_until.saturating_sub(range.start).min(range.len());
+                full.advance(rules, chunk.slice(range), idle_until);
+            }
         }
     }
 

@@ -179,7 +179,7 @@ impl Views {
     ) -> bool {
         match self.markdown.as_ref().map(MarkdownView::verbatim_state) {
             None => {}
-            Some(Some(state)) => members.set_filter(state),
+            Some(Some(state)) => members.set_markdown(state),
             Some(None) => return false,
         }
         self.add_reading_members(rules, max_held, members)
@@ -197,7 +197,7 @@ impl Views {
             regions: RegionSet::PROSE,
             ..Tag::default()
         };
-        members.set_filter(VerbatimState::START);
+        members.set_markdown(VerbatimState::START);
         for (reader, view) in self.outputs.readers.iter_mut().zip(&rules.views) {
             reader.accepts_tag = match view.key.source {
                 None => true,

@@ -3,7 +3,8 @@
 //! A state of the product stands for a tuple of states, one for each automaton of each matcher. It is built lazily from
 //! their tables. The product has a transition only where no automaton does more than change its state. Where one of them
 //! reports a pattern, activates a suffix or has not built the transition, the product has none. The caller adds a small
-//! automaton of its own, the [`TextFilter`], which restricts the text further.
+//! automaton of its own, the [`TextFilter`], which restricts the text further. Some matchers may read only what the filter
+//! emits of it.
 //!
 //! The product steps bytes, and the automata of its matchers step characters. A state within a character therefore stands
 //! for the tuple before it and the first bytes of the character. The automata step at its last byte. A text that ends
@@ -25,7 +26,7 @@
 //! 1. Row 0 has no transitions: all of its cells are 0. It stands for "no transition", and steps from it stay in it.
 //! 2. A cell holds 0 or the offset of the only row that its transition leads to. Only [`Product::build`] changes it, once.
 //!    The tuple of a row never changes.
-//! 3. A transition of a row is the transition of each state of its tuple. It is built from tables of the generations in
+//! 3. A transition of a row is the transition of each state of its tuple, over what its member reads of the byte. It is built from tables of the generations in
 //!    `generations` alone: a cursor of another generation enters no state.
 //! 4. Stepping takes no lock. Entering and leaving the product reads `tuples` and `by_hash` under a lock that readers share;
 //!    building a transition takes it alone.
@@ -33,6 +34,7 @@
 //!
 //! The product keeps no table alive: the caller passes the cursors, which hold them, wherever a table is read.
 
+use std::iter::repeat_n;
 use std::ops::Range;
 
 use super::super::Cursor;
@@ -80,6 +82,8 @@ pub struct Member<'a> {
     pub cursor: &'a Cursor,
     /// The positions of [`IdlePositions`] that consider this matcher.
     pub idle: IdleGroup,
+    /// True if it reads what the filter [emits](FilterStep::emits), false if it reads the text.
+    pub is_filtered: bool,
 }
 
 /// The positions of [`IdlePositions`] that consider a matcher.
@@ -110,13 +114,13 @@ pub struct IdlePositions {
 /// # Example: two matchers, of which one reports
 /// ```
 /// use ttsr_automata::pattern::parse;
-/// use ttsr_automata::product::{Member, Product, TextFilter};
+/// use ttsr_automata::product::{Emission, FilterStep, Member, Product, TextFilter};
 /// use ttsr_automata::{Matcher, PatternLimits};
 ///
 /// let matcher = |pattern| Matcher::new(&[parse(pattern, &PatternLimits::default()).unwrap()], 1 << 20).unwrap();
 /// let (one, other) = (matcher("unwrap"), matcher("panic"));
 /// let (mut first, mut second) = (one.start(), other.start());
-/// let after = |state, byte| (byte != b'\n').then_some(state);
+/// let after = |state, byte| (byte != b'\n').then_some(FilterStep { state, emits: Emission::Char });
 /// let product = Product::new(TextFilter { after, is_settled: |_| true });
 /// // The tables have no transitions for this text yet.
 /// let start = product.start(&[Member::new(&one, &first), Member::new(&other, &second)], 0).unwrap();
@@ -165,14 +169,35 @@ struct Tuple {
     bits: u32,
 }
 
-/// An automaton that restricts the text of a product. Its states are numbers that the caller chooses.
+/// An automaton that restricts the text of a product, and may drop some of it. Its states are numbers that the caller
+/// chooses.
 #[derive(Clone, Copy, Debug)]
 pub struct TextFilter {
-    /// Returns the state after a state and a character, of which it gets the first byte, or `None` if the text is not to be
+    /// Returns the step from a state over a character, of which it gets the first byte, or `None` if the text is not to be
     /// stepped.
-    pub after: fn(u8, u8) -> Option<u8>,
+    pub after: fn(u8, u8) -> Option<FilterStep>,
     /// Returns true if the caller may use the text up to this state, whatever follows.
     pub is_settled: fn(u8) -> bool,
+}
+
+/// A step of a [`TextFilter`] over a character.
+#[derive(Clone, Copy, Debug)]
+pub struct FilterStep {
+    /// The state after the character.
+    pub state: u8,
+    /// The text that the [filtered](Member::is_filtered) members read.
+    pub emits: Emission,
+}
+
+/// The text that a step of a [`TextFilter`] emits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emission {
+    /// The character.
+    Char,
+    /// Nothing. The character is dropped, or a later step emits it.
+    Nothing,
+    /// A character of ASCII as often as it was held, then the character.
+    HeldAndChar(u8, usize),
 }
 
 /// The state of one automaton in a tuple.
@@ -218,12 +243,13 @@ pub struct MemberStates<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// Returns a member that is not tracked.
+    /// Returns a member that is not tracked and reads the text.
     pub fn new(matcher: &'a Matcher, cursor: &'a Cursor) -> Member<'a> {
         Member {
             matcher,
             cursor,
             idle: IdleGroup::Untracked,
+            is_filtered: false,
         }
     }
 
@@ -637,20 +663,28 @@ impl Rows {
         let MemberState::Filter { state, pending } = *first else {
             return None;
         };
-        let (after, pending) = match pending.push(byte)? {
-            Pushed::Char(char, first) => ((filter.after)(state, first)?, Ok(char)),
-            Pushed::Incomplete(pending) => (state, Err(pending)),
+        // Within a character no automaton moves: as in `push_symbols`, a character is stepped at its last byte.
+        let (state, pending, char, emits) = match pending.push(byte)? {
+            Pushed::Char(char, first) => {
+                let step = (filter.after)(state, first)?;
+                (step.state, Pending::default(), Some(char), step.emits)
+            }
+            Pushed::Incomplete(pending) => (state, pending, None, Emission::Nothing),
         };
-        let mut tuple = filter.tuple(after, pending.err().unwrap_or_default());
+        let mut tuple = filter.tuple(state, pending);
         let mut states = states.iter();
         for member in members {
+            let (held, char) = match (member.is_filtered, emits) {
+                (false, _) | (true, Emission::Char) => (None, char),
+                (true, Emission::Nothing) => (None, None),
+                (true, Emission::HeldAndChar(held, count)) => (Some((held, count)), char),
+            };
+            let held = held.map(|(held, count)| repeat_n(char::from(held), count));
+            let text = held.into_iter().flatten().chain(char);
             for (alphabet, cursor) in member.automata() {
-                let before = states.next()?;
-                // Within a character no automaton moves: as in `push_symbols`, a character is stepped at its last byte.
-                let state = match pending {
-                    Ok(char) => before.after(alphabet, cursor, char)?,
-                    Err(_) => *before,
-                };
+                let before = *states.next()?;
+                let after = |state: MemberState, char| state.after(alphabet, cursor, char);
+                let state = text.clone().try_fold(before, after)?;
                 tuple.push(state, cursor, member.idle)?;
             }
         }
