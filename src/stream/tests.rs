@@ -167,10 +167,12 @@ fn line_starts_are_read_and_released_as_if_each_byte_were_read_at_once() {
         "{ regex = 'k[ a-z-]*[0-9]+' }",
         "{ regex = 'k[ a-z-]*[0-9]+', region = 'prose' }",
         "{ regex = 'k[ a-z-]*[0-9]+', region = 'code' }",
+        "{ regex = 'k[ a-z-]*[0-9]+', region = 'heading' }",
     ]
     .map(rules_on);
     let text = "Text k\n  and -\n\n- a: k\n- a k 12\n  1. b k\n   3 k\n\n   ```rs\n   k\n   ```\n```\nk\n  7 k 5\n \n  8\n  ```\n\
-                k\n\n    9 k\n\nk **b** k\n**b** k\n* * *\n- - a\n1) k 2\nk\n-\n7\n\n----------------\nthe end k";
+                k\n\n    9 k\n\nk **b** k\n**b** k\n* * *\n- - a\n1) k 2\nk\n-\n7\n\n----------------\nthe end k\n\n\
+                # k 1\nk\n###    \t b 2\nk\n####### 3\n#k 4\n\nk\n#\t\n5\n---\nk\n#  6 k\n## k k\n\nk";
     for pack in &packs {
         let mut deferred = 0;
         for len in [1, 2, 3, 4, 7, 16, 64] {
@@ -210,6 +212,57 @@ fn line_starts_are_read_and_released_as_if_each_byte_were_read_at_once() {
             }
         }
         assert!(deferred > 100, "{deferred}");
+    }
+}
+
+#[test]
+fn a_repetition_is_seen_without_the_marks_of_headings_whatever_the_cut() {
+    let pack = rules(
+        "[rule.cycle]\ndescription = 'd'\non = ['text']\nmatch.repetition = { unit-chars = [1, 9], times = 60 }",
+    );
+    // The lines begin before as much as is kept, and end after it.
+    let other: String = (0..120).map(|n| format!("word {n} ")).collect();
+    let text = [&*other, "\n\n", &"# and\n## and\n#### and\n".repeat(40)].concat();
+    assert!(other.len() < buffers::DEFERRED_BYTES);
+    let mut decided = Vec::new();
+    for round in 0..2 {
+        for len in [1, 2, 3, 5, 16, 64, 250, 251] {
+            let mut stream = pack.stream();
+            let hits = text
+                .as_bytes()
+                .chunks(len)
+                .flat_map(|delta| stream.push(PART, delta).to_vec());
+            let hits: Vec<u64> = hits.map(|hit| hit.decided).collect();
+            assert_eq!(hits.len(), 1, "{round} {len}");
+            decided.extend(hits);
+        }
+    }
+    // Sixty lines, which are not alike with their marks.
+    assert!(decided.iter().all(|&at| at == decided[0]), "{decided:?}");
+}
+
+/// A match of at most ten bytes that the rule sees contains marks of a heading, which it does not see.
+#[test]
+fn text_before_the_marks_of_a_heading_is_released_up_to_what_may_be_a_match() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nhold = true\n\
+         match.any = [{ regex = '[a-z][ \\na-z]{0,8}[0-9]', region = 'prose' }]",
+    );
+    let text = "So many words before it\n\n###                \t       ab 7";
+    let start = text.find("e it").expect("words") as u64;
+    for len in [1, 2, 3, 5, 16] {
+        for round in 0..3 {
+            let mut stream = pack.stream();
+            let mut hits = Vec::new();
+            for delta in text.as_bytes().chunks(len) {
+                hits.extend(stream.push(PART, delta).to_vec());
+                match hits.first() {
+                    Some(hit) => assert_eq!(stream.start(hit), Some(start)),
+                    None => assert!(stream.releasable(PART) <= start, "{len} {round}"),
+                }
+            }
+            assert_eq!(hits.len(), 1, "{len} {round}");
+        }
     }
 }
 
