@@ -450,11 +450,13 @@ impl Conversation {
 
     /// Ends the attempt without finishing it. Its guidance waits again if no event of the reply arrived.
     pub fn end_attempt(&mut self) {
-        if let Some(attempt) = self.attempt.take()
+        // PERF: dropped in its place. An attempt has hundreds of bytes, which `take` would move.
+        if let Some(attempt) = &mut self.attempt
             && !attempt.has_begun
         {
-            self.waiting.splice(..0, attempt.sent);
+            self.waiting.splice(..0, attempt.sent.drain(..));
         }
+        self.attempt = None;
     }
 
     /// Returns the state of the attempt, as every call that reads returns it.

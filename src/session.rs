@@ -122,7 +122,7 @@ impl Session {
             live: Ledger::default(),
             shadow: Ledger::default(),
             decisions: Vec::new(),
-            histories: RuleHistories::new(),
+            histories: RuleHistories::default(),
             known: None,
         };
         session.update_excluded();
@@ -384,12 +384,10 @@ impl Session {
         let _ = stream.finish();
         let verdict = self.decide_on_hits(stream);
         if !stream.is_cut() {
-            let histories = stream.histories().into_iter();
-            let placed = histories.filter_map(|(rule, history)| {
+            self.histories = stream.histories().renamed(|rule| {
                 let index = self.current_index(stream.generation(), rule)?;
-                Some((RuleId(u32::try_from(index).ok()?), history))
+                u32::try_from(index).ok().map(RuleId)
             });
-            self.histories = placed.collect();
         }
         verdict
     }
@@ -574,12 +572,11 @@ impl Session {
                 *index = index.and_then(|index| indices[index]);
             }
         }
-        let histories = std::mem::take(&mut self.histories).into_iter();
-        let placed = histories.filter_map(|(rule, history)| {
+        let histories = std::mem::take(&mut self.histories);
+        self.histories = histories.renamed(|rule| {
             let index = indices.get(rule.index()).copied()??;
-            Some((RuleId(u32::try_from(index).ok()?), history))
+            u32::try_from(index).ok().map(RuleId)
         });
-        self.histories = placed.collect();
         let ids = self.pack.rules().iter().map(|rule| rule.id.as_str().into());
         self.retired_ids.push_back(ids.collect());
         self.retired.push_back(indices);
@@ -604,7 +601,7 @@ impl Session {
     #[cold]
     #[inline(never)]
     fn decide_on_hits(&mut self, stream: &mut Stream) -> Verdict {
-        if stream.is_cut() {
+        if stream.is_cut() || stream.hits().is_empty() && !stream.has_limit() {
             return Verdict::Continue;
         }
         let hits = stream.hits().to_vec();

@@ -282,6 +282,65 @@ impl Verdict {
     }
 }
 
+/// What is known of some of the rules of a pack, by rule.
+// Sorted, and not a tree: there are few, most often none, and a conversation makes and drops several of these for each reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RuleMap<V>(Vec<(RuleId, V)>);
+
+impl<V> Default for RuleMap<V> {
+    fn default() -> RuleMap<V> {
+        RuleMap(Vec::new())
+    }
+}
+
+impl<V> RuleMap<V> {
+    pub(crate) fn get(&self, rule: RuleId) -> Option<&V> {
+        self.position(rule).ok().map(|index| &self.0[index].1)
+    }
+
+    pub(crate) fn get_mut(&mut self, rule: RuleId) -> Option<&mut V> {
+        let index = self.position(rule).ok()?;
+        Some(&mut self.0[index].1)
+    }
+
+    /// Returns the value of a rule, which is the default if there was none.
+    pub(crate) fn get_or_default(&mut self, rule: RuleId) -> &mut V
+    where
+        V: Default,
+    {
+        let index = self.position(rule).unwrap_or_else(|index| {
+            self.0.insert(index, (rule, V::default()));
+            index
+        });
+        &mut self.0[index].1
+    }
+
+    /// Returns the rules and their values, in the order of the rules.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (RuleId, &V)> {
+        self.0.iter().map(|(rule, value)| (*rule, value))
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.0.iter_mut().map(|(_, value)| value)
+    }
+
+    /// Returns the values by the rules that `renamed` returns, without those for which it returns `None`. It returns no rule
+    /// twice.
+    pub(crate) fn renamed(mut self, renamed: impl Fn(RuleId) -> Option<RuleId>) -> RuleMap<V> {
+        self.0.retain_mut(|(rule, _)| {
+            let new = renamed(*rule);
+            *rule = new.unwrap_or(*rule);
+            new.is_some()
+        });
+        self.0.sort_unstable_by_key(|(rule, _)| *rule);
+        self
+    }
+
+    fn position(&self, rule: RuleId) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&rule, |(known, _)| *known)
+    }
+}
+
 /// Compares hits that became certain at the same byte: the stronger action first, then the higher
 /// priority, then the worse severity, then the full rule id.
 pub(crate) fn rank(a: (Action, &Rule), b: (Action, &Rule)) -> Ordering {
@@ -292,6 +351,24 @@ pub(crate) fn rank(a: (Action, &Rule), b: (Action, &Rule)) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_of_rules_are_found_in_any_order_and_under_new_ids() {
+        let mut map = RuleMap::default();
+        for rule in [7, 2, 9, 2] {
+            *map.get_or_default(RuleId(rule)) += rule;
+        }
+        assert_eq!((map.get(RuleId(2)), map.get(RuleId(3))), (Some(&4), None));
+        map.values_mut().for_each(|value| *value += 1);
+        *map.get_mut(RuleId(9)).unwrap() = 0;
+        let known = |map: &RuleMap<u32>| -> Vec<(u32, u32)> {
+            map.iter().map(|(rule, value)| (rule.0, *value)).collect()
+        };
+        assert_eq!(known(&map), [(2, 5), (7, 8), (9, 0)]);
+        let renamed = map.renamed(|rule| (rule.0 != 7).then_some(RuleId(10 - rule.0)));
+        assert_eq!(known(&renamed), [(1, 0), (8, 5)]);
+        assert_eq!(renamed.get(RuleId(8)), Some(&5));
+    }
 
     #[test]
     fn a_hit_is_after_another_that_is_certain_sooner_or_ends_sooner_and_not_after_itself() {

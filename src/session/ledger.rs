@@ -3,20 +3,18 @@
 //! A ledger knows rules by their index, and nothing of bytes, streams or packs. A session has two: one for the actions
 //! of live rules, one for those that [shadow](crate::Mode::Shadow) rules would have taken.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::snapshot::added;
 use crate::rule::{Action, Repeat, Rule, Severity};
-use crate::verdict::Suppression;
+use crate::verdict::{RuleId, RuleMap, Suppression};
 
 /// The counts of all rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
-    /// By index of the rule. A rule that never acted has no entry: most rules of most sessions never act, and a session
-    /// must not pay for each of them at its start and at each turn.
-    counts: BTreeMap<u32, ActionCounts>,
+    /// A rule that never acted has no entry: most rules of most sessions never act, and a session must not pay for each of
+    /// them at its start and at each turn.
+    counts: RuleMap<ActionCounts>,
 }
 
 /// The counts of one rule.
@@ -59,12 +57,12 @@ impl Ledger {
     /// Returns the counts of every rule that has acted, by index.
     pub(super) fn entries(&self) -> impl Iterator<Item = (usize, ActionCounts)> {
         let counts = self.counts.iter();
-        counts.map(|(&rule_index, &counts)| (rule_index as usize, counts))
+        counts.map(|(rule, counts)| (rule.index(), *counts))
     }
 
     /// Sets the counts of the rule at that index.
     pub(super) fn set(&mut self, rule_index: usize, counts: ActionCounts) {
-        self.counts.insert(key(rule_index), counts);
+        *self.counts.get_or_default(key(rule_index)) = counts;
     }
 
     pub(super) fn begin_turn(&mut self) {
@@ -124,7 +122,7 @@ impl Ledger {
             return;
         };
         // At once, not at the report: a second hit before the report must find the bound reached.
-        let counts = self.counts.entry(key(rule_index)).or_default();
+        let counts = self.counts.get_or_default(key(rule_index));
         counts.reserved = counts.reserved.saturating_add(1);
         counts.turn = counts.turn.saturating_add(1);
         counts.session = counts.session.saturating_add(1);
@@ -174,7 +172,7 @@ impl Ledger {
     /// Lets the rule act again because its messages were removed from the context. Actions that are not delivered yet
     /// still count, and so does the allowance.
     pub(super) fn rearm(&mut self, rule_index: usize) {
-        if let Some(counts) = self.counts.get_mut(&key(rule_index)) {
+        if let Some(counts) = self.counts.get_mut(key(rule_index)) {
             counts.delivered = 0;
             if counts.reserved == 0 {
                 counts.latest = None;
@@ -184,17 +182,17 @@ impl Ledger {
 
     /// Returns the counts of the rule at that index.
     pub(super) fn counts(&self, rule_index: Option<usize>) -> ActionCounts {
-        let counts = rule_index.and_then(|rule_index| self.counts.get(&key(rule_index)));
+        let counts = rule_index.and_then(|rule_index| self.counts.get(key(rule_index)));
         counts.copied().unwrap_or_default()
     }
 
     fn counts_mut(&mut self, rule_index: Option<usize>) -> Option<&mut ActionCounts> {
-        self.counts.get_mut(&key(rule_index?))
+        self.counts.get_mut(key(rule_index?))
     }
 }
 
-fn key(rule_index: usize) -> u32 {
-    u32::try_from(rule_index).expect("packs are limited far below 2^32 rules")
+fn key(rule_index: usize) -> RuleId {
+    RuleId(u32::try_from(rule_index).expect("packs are limited far below 2^32 rules"))
 }
 
 fn is_spent(count: u32, bound: Option<u32>) -> bool {

@@ -241,7 +241,7 @@ impl Session {
     ) -> Snapshot {
         let rules = (0..).map(RuleId).zip(self.pack.rules());
         let acted =
-            rules.filter(|(id, _)| self.has_acted(id.index()) || self.histories.contains_key(id));
+            rules.filter(|(id, _)| self.has_acted(id.index()) || self.histories.get(*id).is_some());
         Snapshot {
             version: VERSION,
             turn: self.turn,
@@ -263,7 +263,7 @@ impl Session {
                     hash: content_hash(rule),
                     live: self.live.counts(Some(id.index())),
                     shadow: self.shadow.counts(Some(id.index())),
-                    history: self.histories.get(&id).cloned(),
+                    history: self.histories.get(id).cloned(),
                 })
                 .collect(),
         }
@@ -357,7 +357,7 @@ impl Pack {
                     session.live.set(index, kept.live);
                     session.shadow.set(index, kept.shadow);
                     if let (Some(history), Ok(id)) = (&kept.history, u32::try_from(index)) {
-                        session.histories.insert(RuleId(id), history.clone());
+                        *session.histories.get_or_default(RuleId(id)) = history.clone();
                     }
                 }
                 None => lost.push(Lost::new(&kept.id, self)),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::rule::Channel;
-use crate::verdict::RuleId;
+use crate::verdict::RuleMap;
 use ttsr_views::detect::doom_loop::CallHistory;
 use ttsr_views::detect::turns::ReplyHistory;
 
@@ -25,4 +25,4 @@ pub(crate) struct RuleHistory {
 }
 
 /// The histories by rule. Rules that read a single reply have none.
-pub(crate) type RuleHistories = BTreeMap<RuleId, RuleHistory>;
+pub(crate) type RuleHistories = RuleMap<RuleHistory>;

@@ -363,8 +363,8 @@ impl OpenPart {
         }
     }
 
-    /// Ends the part, and keeps what may still be asked about it.
-    pub(super) fn close(mut self, program: &Program, shared: &mut SharedState) {
+    /// Ends the part, and keeps what may still be asked about it. The part is then dropped.
+    pub(super) fn close(&mut self, program: &Program, shared: &mut SharedState) {
         let at = self.delivered;
         if let Some(rules) = program.channel(self.channel) {
             let context = self.context(program, rules);

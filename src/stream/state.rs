@@ -130,7 +130,7 @@ impl CallResults {
                 continue;
             };
             let counted_in = (per == Per::Part).then_some(part);
-            let before = match (per, state.histories.get(&rule)) {
+            let before = match (per, state.histories.get(rule)) {
                 (Per::Turn, Some(history)) => history.turn,
                 (Per::Session, Some(history)) => history.session,
                 _ => 0,

@@ -195,7 +195,7 @@ impl PartLimits {
         };
         let call = CallDigest::new(tool, &input);
         for (rule, limits) in &self.loops {
-            let history = admission.state.histories.entry(*rule).or_default();
+            let history = admission.state.histories.get_or_default(*rule);
             if history.calls.push(limits, call.clone()).is_some() {
                 let context = MatchContext::in_text(&input, &(0..input.len()));
                 admission.admit_finding(
@@ -215,7 +215,7 @@ impl PartLimits {
         };
         let digest = reply.digest();
         for (rule, limits) in &self.turns {
-            let history = admission.state.histories.entry(*rule).or_default();
+            let history = admission.state.histories.get_or_default(*rule);
             let turns = history.turns.entry(channel).or_default();
             if turns.push(limits, digest.clone()) {
                 let found = whole_part(end);
