@@ -577,13 +577,15 @@ impl MatchReader {
     /// Advances the readers over the deferred text, which ends at offset `end`.
     fn read_deferred(&mut self, admission: &mut Admission<'_>, end: u64) {
         let rules = admission.context.rules;
-        let (deferred, TextReaders { text, views }) = self.with_readers(rules);
-        let is_from_start = deferred.is_from_start();
+        let limits = admission.context.program.limits();
+        let (deferred, readers) = self.with_readers(rules);
         if let Some(mut stepped) = deferred.stepped() {
+            let has_states = !deferred.is_from_start() || readers.enter(deferred, rules, limits);
+            let TextReaders { text, views } = readers;
             let chunk = Chunk::verbatim(stepped.bytes, end - stepped.kept as u64);
             let unread = stepped.unread_by_detectors();
-            if is_from_start {
-                // These cursors may be of other tables than the product, so they step the text. It has no report.
+            if !has_states {
+                // These cursors are of other tables than the product, so they step the text. It has no report.
                 let scope = HaystackScope::default();
                 text.push(&rules.raw, admission, scope, chunk);
                 if let Some(views) = views {
@@ -682,6 +684,20 @@ impl TextReaders {
                 .as_deref_mut()
                 .is_none_or(|it| it.add_members_at_start(rules, max_held, &mut members));
         is_plain.then_some(members)
+    }
+
+    /// Brings readers that have read nothing to the start of the part. Returns false, and changes nothing, if that is not the
+    /// state in which the product was entered.
+    fn enter(&mut self, deferred: &DeferredText, rules: &ChannelRules, limits: &Limits) -> bool {
+        let members = self.members_at_start(rules, limits);
+        let is_entered = members.is_some_and(|members| deferred.is_entered_by(&members));
+        if let Some(views) = &mut self.views {
+            match is_entered {
+                true => views.begin_prose(),
+                false => views.return_to_start(),
+            }
+        }
+        is_entered
     }
 
     fn undecided_from(&self, rules: &ChannelRules) -> Option<u64> {

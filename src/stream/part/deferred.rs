@@ -267,6 +267,16 @@ impl DeferredText {
         self.is_from_start && self.state.is_some_and(ends)
     }
 
+    /// Returns true if these members are in the state in which the product was entered.
+    pub(super) fn is_entered_by(&self, members: &MemberList<'_>) -> bool {
+        let (Some(entered), Some((views, product))) = (self.entered, &self.product) else {
+            return false;
+        };
+        members.get().is_some_and(|(of, list)| {
+            of == *views && product.start(list, members.filter()) == Some(entered)
+        })
+    }
+
     /// Returns true if the product is entered.
     pub(super) fn is_entered(&self) -> bool {
         self.state.is_some()
@@ -466,7 +476,7 @@ fn emitted(
     from: usize,
 ) -> impl Iterator<Item = Range<usize>> + Clone {
     let ranges = markdown.map(|state| state.emitted(text, from));
-    let all = markdown.is_none().then(|| from..text.len());
+    let all = markdown.is_none().then_some(from..text.len());
     let ranges = ranges.into_iter().flatten().chain(all);
     ranges.filter(|range| !range.is_empty())
 }

@@ -217,6 +217,11 @@ impl Views {
         }
     }
 
+    /// Begins prose, which the readers that [`add_members_at_start`](Self::add_members_at_start) has opened read.
+    pub(super) fn begin_prose(&mut self) {
+        self.markdown.iter_mut().for_each(MarkdownView::begin_prose);
+    }
+
     fn add_reading_members<'a>(
         &'a self,
         rules: &'a ChannelRules,

@@ -1112,14 +1112,16 @@ fn verbatim_text_is_emitted_unchanged_and_may_be_skipped() {
             }
             assert_eq!(bytes, emitted_by_steps, "{shown}");
             starts += usize::from(from == 0);
-            if from > 0 {
-                let mut skipped = markdown.clone();
-                skipped.advance(Chunk::verbatim(passed_text, from as u64), to as u64);
-                let rest = |markdown: &mut MarkdownView| emitted(markdown, &text[to..], to, tag);
-                assert_eq!(rest(&mut skipped), rest(&mut pushed), "{shown}");
-                passed += 1;
-                lines += usize::from(passed_text.contains(&b'\n'));
+            let mut skipped = markdown.clone();
+            if from == 0 {
+                skipped.begin_prose();
             }
+            skipped.advance(Chunk::verbatim(passed_text, from as u64), to as u64);
+            let tag = pushed.last.tag.expect("text has been emitted");
+            let rest = |markdown: &mut MarkdownView| emitted(markdown, &text[to..], to, tag);
+            assert_eq!(rest(&mut skipped), rest(&mut pushed), "{shown}");
+            passed += 1;
+            lines += usize::from(passed_text.contains(&b'\n'));
             push_byte(&mut markdown, &text, from);
         }
     }

@@ -419,6 +419,13 @@ impl MarkdownView {
         (self.last.open && self.last.tag == Some(tag)).then_some(state)
     }
 
+    /// Begins prose at the start of a part, before its first byte is known. Nothing is emitted, and no tag is told. Afterwards
+    /// the view [advances](Self::advance) from [`VerbatimState::START`].
+    pub fn begin_prose(&mut self) {
+        self.last.tag = Some(self.text());
+        self.last.open = true;
+    }
+
     /// Moves over text on which [`VerbatimState::after`] has returned a state for each byte, and a settled one for the last.
     /// That byte ends at offset `end` of the part. Nothing is emitted, and no change of the tag is told: text may become that
     /// of a heading or of other prose.
