@@ -9,9 +9,10 @@
 //!
 //! 1. The state of the product is the tuple of the states of the matchers after the kept text. None of them reports a
 //!    pattern in it.
-//! 2. The views emit the kept text unchanged up to the last settled state of the filter, and no region begins or ends in
-//!    it. The text after that state, if any, is the start of a line, which Markdown would buffer: if it cannot be kept any
-//!    longer, the readers read it like any other text.
+//! 2. Up to the last settled state of the filter, the views emit the kept text unchanged or without the marks of headings.
+//!    No region begins or ends in it but a heading, which no reader distinguishes from other prose. The text after that
+//!    state, if any, is the start of a line, which Markdown would buffer: if it cannot be kept any longer, the readers read
+//!    it like any other text.
 //! 3. Detectors have read the first `detected` bytes, and cannot report within `until_report` bytes after them. They have
 //!    read no byte that is not settled.
 //! 4. The product is entered only while no search and no match of a condition waits, so text without a match cannot decide
@@ -19,7 +20,8 @@
 //!
 //! 5. At the start of a part there need not be readers: the state of the product is that of readers which have read nothing
 //!    ([`ProductCache::start`]). Invariants 1 to 4 hold for readers that would have read the kept text. Those that are made
-//!    later read it before they read anything else, and report nothing in it. If the part ends before, they are not made.
+//!    later advance over it or read it before they read anything else, and report nothing in it. If the part ends before,
+//!    they are not made.
 //!
 //! By 1 to 5 a hit is reported in the same call, with the same offsets, as if each delta were read at once. In text that
 //! Markdown buffers, the readers of its output cannot find anything, and those of the unchanged text find nothing by 1.

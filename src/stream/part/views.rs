@@ -241,7 +241,7 @@ impl Views {
         })
     }
 
-    /// Advances the readers over deferred text, which Markdown emits unchanged.
+    /// Advances the readers over deferred text, which Markdown emits unchanged or without the marks of headings.
     pub(super) fn advance(
         &mut self,
         rules: &ChannelRules,
@@ -261,7 +261,7 @@ impl Views {
         }
     }
 
-    /// Reads a chunk for the detectors, which the views emit unchanged.
+    /// Reads a chunk for the detectors, which the views emit as it is.
     pub(super) fn push_detectors(&mut self, admission: &mut Admission<'_>, chunk: Chunk<'_>) {
         for detector in &mut self.outputs.detectors {
             detector.push(admission, HaystackScope::default(), chunk);
