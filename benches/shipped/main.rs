@@ -1,6 +1,6 @@
 //! Cost of the packs that ship, for a host that uses [`Conversation`].
 //!
-//! `TTSR_CORPUS=… cargo bench --all-features --bench shipped [-- [FILTER] [--rounds N]]`
+//! `TTSR_CORPUS=… cargo bench --all-features --bench shipped [-- [FILTER] [--rounds N|--instructions]]`
 //!
 //! Reveals: the price of switching the default packs on. Each row names its data; the columns are the median of several
 //! rounds and the goal.
@@ -11,6 +11,7 @@
 
 #[path = "../common/allocations.rs"]
 mod allocations;
+mod instructions;
 #[path = "../common/packs.rs"]
 mod packs;
 mod recordings;
@@ -26,10 +27,14 @@ fn main() {
     // `cargo test` and `cargo bench -- --test` run each row once.
     let is_test =
         !arguments.iter().any(|it| it == "--bench") || arguments.iter().any(|it| it == "--test");
-    let value = |name: &str| {
+    let after = |name: &str| {
         let at = arguments.iter().position(|it| it == name)?;
-        arguments.get(at + 1)?.parse::<usize>().ok()
+        arguments.get(at + 1)
     };
+    let value = |name: &str| after(name)?.parse::<usize>().ok();
+    if let Some(name) = after("--row") {
+        return instructions::run(name, value("--passes").unwrap_or(1));
+    }
     let rounds = if is_test {
         1
     } else {
@@ -38,6 +43,9 @@ fn main() {
     let filter = arguments
         .iter()
         .find(|it| !it.starts_with('-') && it.parse::<usize>().is_err());
+    if arguments.iter().any(|it| it == "--instructions") {
+        return instructions::print(filter.map_or("", String::as_str));
+    }
     let mut met = 0;
     let mut measured = 0;
     for Row {

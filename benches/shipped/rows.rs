@@ -1,7 +1,7 @@
 //! The rows of the table: each builds its data, and measures one pass.
 
 use std::hint::black_box;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -90,10 +90,19 @@ fn now() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// The number of pieces of the last pass.
+static PIECES: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the number of pieces of the last pass: deltas or replies.
+pub(crate) fn pieces() -> usize {
+    PIECES.load(Ordering::Relaxed)
+}
+
 /// Returns the processor time of a pass divided by `pieces`, in nanoseconds. A profiler can collect in this function
 /// alone by its name.
 #[inline(never)]
 fn timed(pieces: usize, pass: impl FnOnce()) -> f64 {
+    PIECES.store(pieces, Ordering::Relaxed);
     let started = now();
     pass();
     (now() - started).as_secs_f64() * 1e9 / pieces as f64
