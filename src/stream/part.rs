@@ -579,8 +579,10 @@ impl MatchReader {
         let rules = admission.context.rules;
         let limits = admission.context.program.limits();
         let (deferred, readers) = self.with_readers(rules);
+        // Before `stepped`, which holds the lock of the product.
+        let must_enter = deferred.is_from_start() && deferred.has_settled();
+        let has_states = !must_enter || readers.enter(deferred, rules, limits);
         if let Some(mut stepped) = deferred.stepped() {
-            let has_states = !deferred.is_from_start() || readers.enter(deferred, rules, limits);
             let TextReaders { text, views } = readers;
             let chunk = Chunk::verbatim(stepped.bytes, end - stepped.kept as u64);
             let unread = stepped.unread_by_detectors();

@@ -1,9 +1,13 @@
 //! Streams through their public interface, alone and beside others.
 
+use std::sync::mpsc;
+use std::time::Duration;
+
 use super::*;
 use crate::Action;
 use crate::program::LazyMatcher;
 use crate::rule::{Pattern, Region};
+use ttsr_testing::{Random, scale};
 
 const PART: PartId = PartId(3);
 
@@ -212,6 +216,36 @@ fn line_starts_are_read_and_released_as_if_each_byte_were_read_at_once() {
             }
         }
         assert!(deferred > 100, "{deferred}");
+    }
+}
+
+/// One thread makes readers late, which looks a state up, while others add states to the same product.
+#[test]
+fn readers_are_made_late_while_other_threads_build_transitions() {
+    let pack = rules(
+        "[rule.key]\ndescription = 'd'\non = ['text']\naction = 'redact'\nmatch.any = [{ regex = 'sk-[0-9]{4}' }]\n\
+         [rule.prose]\ndescription = 'd'\non = ['text']\nmatch.any = [{ regex = 's[a-z ]{0,40}y', region = 'prose' }]",
+    );
+    let (sender, receiver) = mpsc::channel();
+    for thread in 0..4 {
+        let (pack, sender) = (pack.clone(), sender.clone());
+        std::thread::spawn(move || {
+            let mut random = Random::new(thread);
+            for _ in 0..scale(2_000) {
+                let mut stream = pack.stream();
+                for _ in 0..4 {
+                    let word: Vec<u8> = (0..6).map(|_| random.pick(b"sk-y a e")).collect();
+                    let _ = stream.push(PART, &word);
+                }
+                let _ = stream.push(PART, b" `code`");
+                let _ = stream.close(PART);
+            }
+            sender.send(()).ok();
+        });
+    }
+    for _ in 0..4 {
+        let ended = receiver.recv_timeout(Duration::from_secs(100));
+        ended.expect("a thread waits for a lock that it holds");
     }
 }
 

@@ -364,7 +364,13 @@ impl DeferredText {
         self.cannot_report_in(0)
     }
 
-    /// Returns the kept text up to the last settled state, if there is any.
+    /// Returns true if there is kept text up to a settled state.
+    pub(super) fn has_settled(&self) -> bool {
+        self.settled_len() > 0
+    }
+
+    /// Returns the kept text up to the last settled state, if there is any. It holds the lock of the product that readers
+    /// share, so the thread must not look a state up before it is dropped: another thread may wait to add one.
     pub(super) fn stepped(&self) -> Option<SteppedText<'_>> {
         let (Some(entered), Some(state), Some((_, product))) =
             (self.entered, self.state, &self.product)

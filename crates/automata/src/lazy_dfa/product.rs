@@ -395,7 +395,9 @@ impl Product {
         })
     }
 
-    /// Returns the states of the matchers in `state`, which the product has reached after `text`.
+    /// Returns the states of the matchers in `state`, which the product has reached after `text`. They hold the lock that
+    /// readers share: until they are dropped, the thread must call neither [`start`](Self::start) nor [`build`](Self::build),
+    /// which could wait for another thread that waits for this one.
     ///
     /// # Panics
     /// The state is of another product, and has no row in this one.
