@@ -282,7 +282,7 @@ impl Verdict {
     }
 }
 
-/// What is known of some of the rules of a pack, by rule.
+/// Values of some of the rules of a pack, by rule.
 // Sorted, and not a tree: there are few, most often none, and a conversation makes and drops several of these for each reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RuleMap<V>(Vec<(RuleId, V)>);

@@ -6,6 +6,7 @@ use std::process::{Command, ExitCode};
 
 use serde::Deserialize;
 
+use crate::callgrind::{self, Counted, has_valgrind};
 use crate::cases;
 use crate::growth::{self, PAIRS};
 
@@ -21,12 +22,6 @@ struct Counts {
     processor: String,
     /// Instructions of a whole pass, by case.
     instructions: BTreeMap<String, u64>,
-}
-
-/// The counts of a case.
-struct Counted {
-    instructions: u64,
-    pieces: u64,
 }
 
 /// Prints the table. Fails if a case exceeds its committed count or has none.
@@ -149,41 +144,11 @@ fn verdict(of_file: Option<f64>) -> Verdict {
     Verdict { words, is_failure }
 }
 
-/// Runs this program in a child process under callgrind with these arguments.
+/// Counts a pass of this program in a child process with these arguments.
 fn count(arguments: &[&str]) -> Counted {
-    let program = std::env::current_exe().expect("a program knows where it is");
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--collect-atstart=no"])
-        // Without fastbins, glibc never merges the free chunks of the set-up while the pass is counted.
-        .env("GLIBC_TUNABLES", "glibc.malloc.mxfast=0")
-        .arg("--toggle-collect=*measured_pass*")
-        .arg("--callgrind-out-file=/dev/null")
-        .arg(program)
-        .args(arguments)
-        .output()
-        .expect("valgrind was found before");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?} failed:\n{said}");
-    let collected = said
-        .lines()
-        .find_map(|line| line.split("Collected :").nth(1));
-    let pieces = String::from_utf8_lossy(&output.stdout);
-    let counted = Counted {
-        instructions: collected
-            .and_then(|count| count.trim().parse().ok())
-            .expect("callgrind says its count"),
-        pieces: pieces.trim().parse().expect("the case says its pieces"),
-    };
-    assert!(
-        counted.instructions > counted.pieces,
-        "{arguments:?}: the pass was not counted"
-    );
-    counted
-}
-
-fn has_valgrind() -> bool {
-    let version = Command::new("valgrind").arg("--version").output();
-    version.is_ok_and(|output| output.status.success())
+    // Without fastbins, glibc never merges the free chunks of the set-up while the pass is counted.
+    let environment = [("GLIBC_TUNABLES", "glibc.malloc.mxfast=0")];
+    callgrind::count("*measured_pass*", arguments, &environment)
 }
 
 fn environment() -> Counts {

@@ -17,6 +17,8 @@
 //! Data: generated patterns and text, the same on every machine; the corpus is not used. Hits are planted and asserted.
 //! With `--test` every case runs once, without valgrind.
 
+#[path = "../common/callgrind.rs"]
+mod callgrind;
 mod cases;
 #[path = "../common/mod.rs"]
 mod common;

@@ -11,6 +11,8 @@
 
 #[path = "../common/allocations.rs"]
 mod allocations;
+#[path = "../common/callgrind.rs"]
+mod callgrind;
 mod instructions;
 #[path = "../common/packs.rs"]
 mod packs;

@@ -17,8 +17,8 @@
 //! 4. The output of Markdown is in the order of offsets: what it has not emitted lies after `markdown_end`. That of
 //!    edits and commands is not, so as long as a rule that holds reads them nothing after the start of the part is
 //!    released.
-//! 5. Short deltas that all views emit unchanged are stepped by all readers, or by none
-//!    ([`try_step_short`](Views::try_step_short), then [`accept_short`](Views::accept_short)).
+//! 5. Deferred text is stepped by the product of all readers ([`add_members`](Views::add_members)), and all of them
+//!    [advance](Views::advance) over it.
 
 use std::sync::Arc;
 
@@ -197,7 +197,9 @@ impl Views {
             regions: RegionSet::PROSE,
             ..Tag::default()
         };
-        members.set_markdown(VerbatimState::START);
+        if self.markdown.is_some() {
+            members.set_markdown(VerbatimState::START);
+        }
         for (reader, view) in self.outputs.readers.iter_mut().zip(&rules.views) {
             reader.accepts_tag = match view.key.source {
                 None => true,

@@ -26,8 +26,8 @@
 //! 1. Row 0 has no transitions: all of its cells are 0. It stands for "no transition", and steps from it stay in it.
 //! 2. A cell holds 0 or the offset of the only row that its transition leads to. Only [`Product::build`] changes it, once.
 //!    The tuple of a row never changes.
-//! 3. A transition of a row is the transition of each state of its tuple, over what its member reads of the byte. It is built from tables of the generations in
-//!    `generations` alone: a cursor of another generation enters no state.
+//! 3. A transition of a row is the transition of each state of its tuple, over what its member reads of the byte. It is built
+//!    from tables of the generations in `generations` alone: a cursor of another generation enters no state.
 //! 4. Stepping takes no lock. Entering and leaving the product reads `tuples` and `by_hash` under a lock that readers share;
 //!    building a transition takes it alone.
 //! 5. A [`ProductState`] is never row 0, and never within a character.

@@ -191,8 +191,8 @@ impl VerbatimState {
         ends || after.hashes().is_some()
     }
 
-    /// Returns the ranges of a text that the view emits after the first `from` bytes. Some may be empty. The text leads from this state to a
-    /// settled one; its first `from` bytes lead to a settled state or are whole lines.
+    /// Returns the ranges of a text that the view emits after the first `from` bytes. Some may be empty. The text leads from
+    /// this state to a settled one; its first `from` bytes lead to a settled state or are whole lines.
     pub fn emitted(self, text: &[u8], from: usize) -> impl Iterator<Item = Range<usize>> + Clone {
         let mut markers = self.lines_of_hashes(text, from).filter_map(|start| {
             let end = start + heading_marker_len(&text[start..])?;
