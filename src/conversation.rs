@@ -37,13 +37,13 @@ pub use turn::{Attempt, Turn};
 ///
 /// [`turn`](Self::turn) gives the borrowed form, whose types keep the calls in order. The methods here are the owned
 /// form, for hosts that cannot hold a borrow between two calls, such as bindings to other languages: `begin_turn`,
-/// then for each request `begin_attempt`, the events of the reply (`open`, `tool`, `push`, `close`), and `finish`.
+/// then for each request `begin_attempt`, the events of the reply (`open`, `set_tool`, `forward`, `close`), and `finish`.
 ///
 /// Whatever the host does with the values that are returned:
 ///
 /// - A [cut](Flow::Cut) is returned again by every call until the attempt ends.
-/// - [`take`](Self::take) is the only way to obtain text. After a cut it returns nothing. Held or redacted matches are
-///   never returned; tool input only once the call is complete and no rule has cut it (see
+/// - [`forward`](Self::forward) and [`take`](Self::take) are the only ways to obtain text. After a cut they return none.
+///   Held or redacted matches are never returned; tool input only once the call is complete and no rule has cut it (see
 ///   [`stream_tool_input`](Self::stream_tool_input)). Of a match that cuts and is not held, the bytes that arrived in
 ///   earlier calls may already have been returned.
 /// - Rules in shadow neither delay nor change text.
@@ -60,8 +60,7 @@ pub use turn::{Attempt, Turn};
 /// conversation.open(part, Channel::Text).ok()?;
 /// let mut shown = Vec::new();
 /// for delta in ["It is ghp_012345678901", "234567890123456789abcdef", "."] {
-///     conversation.push(part, delta.as_bytes()).ok()?;
-///     shown.extend_from_slice(conversation.take(part));
+///     shown.extend_from_slice(conversation.forward(part, delta.as_bytes())?);
 /// }
 /// conversation.finish().ok()?;
 /// shown.extend_from_slice(conversation.take(part));
@@ -542,6 +541,70 @@ impl Conversation {
         Flow::Go
     }
 
+    /// Reads a delta, and returns the text of the part that is released with it: [`push`](Self::push), then
+    /// [`take`](Self::take). A delta that is released whole is returned as it is, without a copy.
+    ///
+    /// What rules hold of the part is returned with a later delta, or can be taken after [`close`](Self::close).
+    ///
+    /// # Errors
+    /// If the attempt is cut, or is not in progress.
+    ///
+    /// # Complexity
+    /// That of the two calls.
+    ///
+    /// # Example: a key is held until it is complete
+    /// ```
+    /// use ttsr::{Action, Conversation, Pack, PartId, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/no-key", vec![Pattern::regex("sk-[0-9]{4}")]);
+    /// rule.action = Action::Redact;
+    /// let mut conversation = Conversation::new(&Pack::builder().rule(rule).build()?);
+    /// let mut turn = conversation.turn("Which key is it?");
+    /// let mut attempt = turn.attempt();
+    /// let part = PartId(0);
+    /// assert_eq!(attempt.forward(part, b"It is ")?, b"It is ");
+    /// assert_eq!(attempt.forward(part, b"my sk-12")?, b"my ");
+    /// assert_eq!(attempt.forward(part, b"34.")?, b"[redacted].");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn forward<'t>(&'t mut self, part: PartId, bytes: &'t [u8]) -> Result<&'t [u8], Arc<Cut>> {
+        match self.pass(part, bytes) {
+            None => Ok(bytes),
+            Some(flow) => {
+                flow.ok()?;
+                Ok(self.take(part))
+            }
+        }
+    }
+
+    /// Reads a delta as [`push`](Self::push) does. Returns `None` if nothing was decided and the whole delta is released at
+    /// once: then there is nothing to take.
+    #[inline]
+    pub(crate) fn pass(&mut self, part: PartId, bytes: &[u8]) -> Option<Flow> {
+        if !self.is_reading() {
+            return Some(self.refuse(bytes.len() as u64));
+        }
+        let Conversation {
+            session, attempt, ..
+        } = self;
+        let Some(attempt) = attempt else {
+            return Some(self.flow());
+        };
+        let verdict = session.push(&mut attempt.stream, part, bytes);
+        let is_decided = !session.decisions().is_empty();
+        if !is_decided && attempt.pass(part, bytes) {
+            return None;
+        }
+        let text = attempt.part_or_insert(part, Channel::Text);
+        if !text.is_closed {
+            text.push(bytes);
+        }
+        Some(match is_decided {
+            true => self.act(verdict),
+            false => Flow::Go,
+        })
+    }
+
     /// Applies an event of the reply to the attempt: the opening of a part, the name of its tool, a delta, the
     /// provider's repetition of a part (of which the bytes beyond those that were delivered are read), the end of a
     /// part, the end of the reply, or its restart. Other events change nothing.
@@ -936,34 +999,6 @@ impl Conversation {
         }
     }
 
-    /// Reads a delta as [`push`](Self::push) does. Returns `None` if nothing was decided and the whole delta is released at
-    /// once: then it is not copied, and there is nothing to take.
-    #[inline]
-    pub(crate) fn pass(&mut self, part: PartId, bytes: &[u8]) -> Option<Flow> {
-        if !self.is_reading() {
-            return Some(self.refuse(bytes.len() as u64));
-        }
-        let Conversation {
-            session, attempt, ..
-        } = self;
-        let Some(attempt) = attempt else {
-            return Some(self.flow());
-        };
-        let verdict = session.push(&mut attempt.stream, part, bytes);
-        let is_decided = !session.decisions().is_empty();
-        let text = attempt.part_or_insert(part, Channel::Text);
-        if !is_decided && text.pass(bytes) {
-            return None;
-        }
-        if !text.is_closed {
-            text.push(bytes);
-        }
-        Some(match is_decided {
-            true => self.act(verdict),
-            false => Flow::Go,
-        })
-    }
-
     /// Returns true if there are decisions that the loop has not acted on.
     #[inline]
     pub(crate) fn has_new_decisions(&self) -> bool {
@@ -1062,6 +1097,17 @@ impl AttemptState {
     fn insert(&mut self, part: PartId, channel: Channel) -> usize {
         self.parts.push(PartText::new(part, channel, &self.plan));
         self.parts.len() - 1
+    }
+
+    /// Releases a delta that the stream has read, if no text of the part waits. Returns false if it must wait.
+    #[inline]
+    fn pass(&mut self, part: PartId, bytes: &[u8]) -> bool {
+        // The input of a call that waits for a review must not leave.
+        if !self.reviews.is_empty() {
+            return false;
+        }
+        self.part_or_insert(part, Channel::Text);
+        self.parts[self.latest].pass(&mut self.stream, &self.redacting, bytes)
     }
 
     fn take(&mut self, part: PartId) -> &[u8] {

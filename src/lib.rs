@@ -11,11 +11,11 @@
 //! let mut attempt = turn.attempt();
 //! let mut shown = Vec::new();
 //! for delta in ["It is ghp_0123456789", "01234567890123456789abcdef", "."] {
-//!     attempt.push(PartId(0), delta.as_bytes()).ok()?; // an error if a rule cuts the reply
-//!     shown.extend_from_slice(attempt.take(PartId(0))); // text leaves only here
+//!     // Returns the text that may be shown, or an error if a rule cuts the reply.
+//!     shown.extend_from_slice(attempt.forward(PartId(0), delta.as_bytes())?);
 //! }
 //! attempt.finish().ok()?;
-//! shown.extend_from_slice(attempt.take(PartId(0)));
+//! shown.extend_from_slice(attempt.take(PartId(0))); // what waited for the end
 //! assert_eq!(String::from_utf8(shown)?, "It is [redacted].");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -26,7 +26,7 @@
 //! |---|---|
 //! | How do I put rules into my loop? | [`guide::integrate`], [`Conversation`] |
 //! | How are turns, retries, shadow mode, snapshots and reloads handled? | [`guide::policy`] |
-//! | How do I redact, and what leaves when? | [`Conversation::take`], [`guide::integrate`] |
+//! | How do I redact, and what leaves when? | [`Conversation::forward`], [`guide::integrate`] |
 //! | How do I write rules? | [`guide::authoring`], then [`guide::rules`] for every key |
 //! | Which detectors are there besides patterns? | [`guide::detectors`] |
 //! | How do I test my rules? | [`test()`] |

@@ -137,8 +137,12 @@ fn play(pack: &Pack, reply: &Reply) -> bool {
     let mut turn = conversation.turn("");
     let mut attempt = turn.attempt();
     for event in reply {
+        if let Event::Delta { part, bytes } = event {
+            let _ = black_box(attempt.forward(*part, bytes));
+            continue;
+        }
         black_box(attempt.apply(event) == Flow::Go);
-        if let Event::Delta { part, .. } | Event::PartEnd { part } = event {
+        if let Event::PartEnd { part } = event {
             black_box(attempt.take(*part));
         }
     }
@@ -197,9 +201,7 @@ fn read_until_cut(pack: &Pack, channel: Channel, begin: &[Vec<u8>], deltas: &[Ve
         let _ = attempt.push(PART, delta);
     }
     for (index, delta) in deltas.iter().enumerate() {
-        let flow = black_box(attempt.push(PART, delta));
-        black_box(attempt.take(PART));
-        if flow != Flow::Go {
+        if black_box(attempt.forward(PART, delta)).is_err() {
             return index + 1;
         }
     }
@@ -247,16 +249,14 @@ fn allocations() -> Row {
                 let mut attempt = turn.attempt();
                 let _ = attempt.open(PART, Channel::Text);
                 for delta in ["I will ", "list ", "the files", " of the folder.\n"] {
-                    let _ = attempt.push(PART, delta.as_bytes());
-                    black_box(attempt.take(PART));
+                    let _ = black_box(attempt.forward(PART, delta.as_bytes()));
                 }
                 let _ = attempt.close(PART);
                 let call = PartId(1);
                 let _ = attempt.open(call, Channel::ToolInput);
                 let _ = attempt.set_tool(call, "bash", "call");
                 for delta in [r#"{"comm"#, r#"and":"ls -"#, r#"la src""#, "}"] {
-                    let _ = attempt.push(call, delta.as_bytes());
-                    black_box(attempt.take(call));
+                    let _ = black_box(attempt.forward(call, delta.as_bytes()));
                 }
                 let _ = attempt.close(call);
                 assert!(attempt.finish() == Flow::Go, "the reply breaks no rule");

@@ -63,6 +63,14 @@ impl PartText {
     #[inline]
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.drop_released();
+        self.append(bytes);
+        if let Some(scalars) = &mut self.scalars {
+            scalars.push(bytes);
+        }
+    }
+
+    #[inline]
+    fn append(&mut self, bytes: &[u8]) {
         if self.text.capacity() == 0 {
             self.text.reserve(match self.dropped {
                 None => FIRST_KEPT_BYTES,
@@ -70,9 +78,38 @@ impl PartText {
             });
         }
         self.text.extend_from_slice(bytes);
-        if let Some(scalars) = &mut self.scalars {
-            scalars.push(bytes);
+    }
+
+    /// Releases a delta that the stream has read, if nothing of the part waits and no rule may yet hold, cut or redact the
+    /// delta. Returns false if it must wait. `live` is as for [`release`](Self::release).
+    #[inline]
+    pub(super) fn pass(
+        &mut self,
+        stream: &mut Stream,
+        live: &[(RuleId, PartId)],
+        bytes: &[u8],
+    ) -> bool {
+        let end = self.base + bytes.len() as u64;
+        // A rule that has redacted something makes no further decision for a range that it redacts in the delta.
+        let is_unchanged = || live.is_empty() && self.scalars.is_none();
+        // Order: a delta may not overtake bytes that wait.
+        let passes = !self.waits_for_close
+            && !self.is_closed
+            && self.waiting().is_empty()
+            && (self.is_free || is_unchanged() && stream.releasable(self.part) == end);
+        if passes {
+            self.base = end;
+            self.redact_from = end;
+            match &mut self.dropped {
+                None => self.append(bytes),
+                // Released at once, so it need not be stored.
+                Some(dropped) => {
+                    *dropped = end;
+                    self.text.clear();
+                }
+            }
         }
+        passes
     }
 
     /// Drops the bytes that were released, unless they are kept.
@@ -225,29 +262,8 @@ impl PartText {
     }
 }
 
-/// The methods that only the reference loop needs.
 #[cfg(feature = "harness")]
 impl PartText {
-    /// Reads a delta that is released at once, if nothing of the part waits. Returns false if it must wait.
-    #[inline]
-    pub(super) fn pass(&mut self, bytes: &[u8]) -> bool {
-        // Order: a delta may not overtake bytes that wait.
-        let passes =
-            self.is_free && !self.waits_for_close && !self.is_closed && self.waiting().is_empty();
-        if passes {
-            self.base += bytes.len() as u64;
-            match &mut self.dropped {
-                None => self.text.extend_from_slice(bytes),
-                // Released at once, so it need not be stored.
-                Some(dropped) => {
-                    *dropped = self.base;
-                    self.text.clear();
-                }
-            }
-        }
-        passes
-    }
-
     /// Returns true if the released text differs from the delivered text.
     pub(super) fn is_redacted(&self) -> bool {
         self.skip_to > 0
@@ -304,12 +320,14 @@ mod tests {
 
     #[test]
     fn a_delta_leaves_at_once_until_its_part_is_closed() {
+        let pack = crate::Pack::builder().build().unwrap();
+        let mut stream = pack.stream();
         let plan = ReleasePlan::default();
         let mut text = PartText::new(PartId(0), Channel::Text, &plan);
-        assert!(text.pass(b"ab"));
+        assert!(text.pass(&mut stream, &[], b"ab"));
         assert_eq!((text.released(), text.waiting()), (2, &[][..]));
         text.close();
-        assert!(!text.pass(b"c"), "the part is closed");
+        assert!(!text.pass(&mut stream, &[], b"c"), "the part is closed");
         assert_eq!(text.released(), 2);
     }
 }

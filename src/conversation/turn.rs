@@ -1,8 +1,9 @@
 //! The borrowed form of a conversation: a turn that begins with a prompt, and attempts that belong to a turn.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CallReview, Conversation, DecisionRecord, Flow, Note, ScreenedText};
+use super::{CallReview, Conversation, Cut, DecisionRecord, Flow, Note, ScreenedText};
 use crate::event::Event;
 use crate::rule::{Channel, ToolOutcome};
 use crate::stream::Counters;
@@ -159,6 +160,15 @@ impl Attempt<'_> {
     #[inline]
     pub fn push(&mut self, part: PartId, bytes: &[u8]) -> Flow {
         self.conversation.push(part, bytes)
+    }
+
+    /// Reads a delta, and returns the text that is released with it. See [`Conversation::forward`].
+    ///
+    /// # Errors
+    /// If the attempt is cut.
+    #[inline]
+    pub fn forward<'t>(&'t mut self, part: PartId, bytes: &'t [u8]) -> Result<&'t [u8], Arc<Cut>> {
+        self.conversation.forward(part, bytes)
     }
 
     /// Applies an event of the reply. See [`Conversation::apply`].

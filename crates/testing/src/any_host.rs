@@ -192,12 +192,22 @@ pub fn run(data: &[u8]) {
         }
         let number = choices.below(parts.len());
         let part = &mut parts[number];
-        match choices.below(8) {
+        match choices.below(10) {
             // Bytes of a closed part must not leave.
             0..=3 if part.is_closed => drop(attempt.push(id(number), b"secret k-123 abc")),
             0..=3 => {
                 let end = (part.pushed + choices.below(9)).min(part.bytes.len());
                 let _ = attempt.push(id(number), &part.bytes[part.pushed..end]);
+                part.pushed = end;
+            }
+            8 | 9 if part.is_closed => {
+                let forwarded = attempt.forward(id(number), b"secret k-123 abc");
+                part.taken.extend_from_slice(forwarded.unwrap_or_default());
+            }
+            8 | 9 => {
+                let end = (part.pushed + choices.below(9)).min(part.bytes.len());
+                let forwarded = attempt.forward(id(number), &part.bytes[part.pushed..end]);
+                part.taken.extend_from_slice(forwarded.unwrap_or_default());
                 part.pushed = end;
             }
             4 | 5 => part.taken.extend_from_slice(attempt.take(id(number))),
