@@ -60,8 +60,8 @@ pub(crate) struct Program {
     pub(crate) release: ReleasePlan,
     /// True if a rule asks a reviewer, whatever its mode.
     pub(crate) has_reviews: bool,
-    /// True if a rule is limited to agents, models or providers.
-    pub(crate) has_origins: bool,
+    /// The indices of the rules that are limited to agents, models or providers.
+    pub(crate) limited_to_origins: Box<[usize]>,
 }
 
 /// The folders of the host that paths of tool calls are compared with.

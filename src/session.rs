@@ -562,7 +562,7 @@ impl Session {
 
     /// Determines the rules that the origin is out of scope of.
     fn update_excluded(&mut self) {
-        self.excluded = self.origin.excluded(&self.pack).map(Into::into);
+        self.excluded = self.origin.excluded(&self.pack);
     }
 
     /// Retires the present pack, whose rules have these indices in the next one.

@@ -1,6 +1,7 @@
 //! Runs the cases under callgrind and compares the counts with the committed file.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -148,7 +149,9 @@ fn verdict(of_file: Option<f64>) -> Verdict {
 fn count(arguments: &[&str]) -> Counted {
     // Without fastbins, glibc never merges the free chunks of the set-up while the pass is counted.
     let environment = [("GLIBC_TUNABLES", "glibc.malloc.mxfast=0")];
-    callgrind::count("*measured_pass*", arguments, &environment)
+    let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+    callgrind::count(Some("*measured_pass*"), &arguments, &environment)
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn environment() -> Counts {

@@ -14,16 +14,21 @@
 //! With `--growth`, checks that work does not grow faster than the text: for the hostile pairs in `growth`, twice the
 //! text may cost 2.1 times the instructions. That comparison is made on every machine.
 //!
-//! Data: generated patterns and text, the same on every machine; the corpus is not used. Hits are planted and asserted.
+//! Data: generated patterns and text, and for the packs that ship the recording of `ttsr bench`: the same on every machine;
+//! the corpus is not used. Hits are planted and asserted.
 //! With `--test` every case runs once, without valgrind.
 
-#[path = "../common/callgrind.rs"]
+#[path = "../../crates/cli/src/bench/callgrind.rs"]
 mod callgrind;
 mod cases;
 #[path = "../common/mod.rs"]
 mod common;
 mod gate;
 mod growth;
+#[path = "../../crates/cli/src/bench/host.rs"]
+mod host;
+#[path = "../common/recordings.rs"]
+mod recordings;
 
 use std::process::ExitCode;
 

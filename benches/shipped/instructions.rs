@@ -3,6 +3,8 @@
 //! A child process runs a row once to build the states, and then one pass or three. The difference of their counts is two
 //! passes without what only the first of them does. Valgrind has no AVX-512, so the counts are those of a processor without it.
 
+use std::ffi::OsString;
+
 use crate::callgrind::{count, has_valgrind};
 use crate::rows::{Row, pieces, rows};
 
@@ -18,8 +20,8 @@ pub(crate) fn print(filter: &str) {
             continue;
         };
         let [one, three] = ["1", "3"].map(|passes| {
-            let arguments = ["--row", &name, "--passes", passes];
-            count("*rows*timed*", &arguments, &[])
+            let arguments = ["--row", &name, "--passes", passes].map(OsString::from);
+            count(Some("*rows*timed*"), &arguments, &[]).unwrap_or_else(|error| panic!("{error}"))
         });
         let passes = (three.instructions - one.instructions) as f64;
         let each = passes / (2 * one.pieces) as f64;

@@ -11,11 +11,14 @@
 
 #[path = "../common/allocations.rs"]
 mod allocations;
-#[path = "../common/callgrind.rs"]
+#[path = "../../crates/cli/src/bench/callgrind.rs"]
 mod callgrind;
+#[path = "../../crates/cli/src/bench/host.rs"]
+mod host;
 mod instructions;
 #[path = "../common/packs.rs"]
 mod packs;
+#[path = "../common/recordings.rs"]
 mod recordings;
 mod rows;
 

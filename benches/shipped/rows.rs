@@ -1,15 +1,17 @@
 //! The rows of the table: each builds its data, and measures one pass.
 
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use ttsr::{Channel, Conversation, Event, Flow, Pack, PartId};
+use ttsr::{Channel, Conversation, Flow, Pack, PartId};
 
 use crate::allocations::ALLOCATIONS;
+use crate::host::{self, Reply, as_command, deltas, long_part};
 use crate::packs::{DEFAULT_PACKS, builtin};
-use crate::recordings::{Reply, as_command, deltas, long_part, replies};
+use crate::recordings;
 
 const PART: PartId = PartId(0);
 
@@ -84,6 +86,12 @@ pub(crate) fn rows() -> Vec<Row> {
     rows
 }
 
+/// Returns the replies that are measured.
+fn recorded_replies() -> Vec<Reply> {
+    let corpus = std::env::var_os("TTSR_CORPUS").map(PathBuf::from);
+    recordings::replies(corpus.as_deref())
+}
+
 /// Returns the processor time of this thread.
 fn now() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -116,12 +124,15 @@ fn recorded(name: &str, packs: Vec<&'static str>, goal: Option<f64>) -> Row {
         goal,
         measure: Box::new(move || {
             let pack = builtin(&packs);
-            let replies = replies();
+            let replies = recorded_replies();
             let deltas = deltas(&replies);
             Box::new(move || {
                 let mut cut = 0;
                 let taken = timed(deltas, || {
-                    cut = replies.iter().filter(|reply| play(&pack, reply)).count();
+                    cut = replies
+                        .iter()
+                        .filter(|reply| host::read_reply(&pack, reply))
+                        .count();
                 });
                 // After a cut nothing is read, so many cuts would make the figure too low.
                 assert!(cut * 100 <= replies.len(), "rules cut {cut} replies");
@@ -129,24 +140,6 @@ fn recorded(name: &str, packs: Vec<&'static str>, goal: Option<f64>) -> Row {
             })
         }),
     }
-}
-
-/// Reads a reply as a host does that forwards its text. Returns true if a rule cut it.
-fn play(pack: &Pack, reply: &Reply) -> bool {
-    let mut conversation = Conversation::new(pack);
-    let mut turn = conversation.turn("");
-    let mut attempt = turn.attempt();
-    for event in reply {
-        if let Event::Delta { part, bytes } = event {
-            let _ = black_box(attempt.forward(*part, bytes));
-            continue;
-        }
-        black_box(attempt.apply(event) == Flow::Go);
-        if let Event::PartEnd { part } = event {
-            black_box(attempt.take(*part));
-        }
-    }
-    attempt.finish() != Flow::Go
 }
 
 /// One part with the deltas of all recorded parts of a channel. For tool input, the recorded texts are a command.
@@ -157,7 +150,7 @@ fn long(name: &str, packs: &'static [&'static str], channel: Channel, goal: Opti
         goal,
         measure: Box::new(move || {
             let pack = builtin(packs);
-            let replies = replies();
+            let replies = recorded_replies();
             let deltas = match channel {
                 Channel::ToolInput => as_command(&long_part(&replies, Channel::Text)),
                 _ => long_part(&replies, channel),
@@ -167,45 +160,17 @@ fn long(name: &str, packs: &'static [&'static str], channel: Channel, goal: Opti
     }
 }
 
-/// Returns the nanoseconds that a delta takes. The recorded texts one after the other repeat what a single reply does
-/// not, so a rule may cut the reply, and nothing is read after a cut. Another conversation then reads the rest.
+/// Returns the nanoseconds that a delta takes. Opening is measured with the deltas.
 fn read_part(pack: &Pack, channel: Channel, deltas: &[Vec<u8>]) -> f64 {
-    let (mut read, mut cuts) = (0, 0);
+    let mut cuts = 0;
     let taken = timed(deltas.len(), || {
-        while read < deltas.len() {
-            // A tool input begins with the name of its argument.
-            let begin = &deltas[..usize::from(cuts > 0 && channel == Channel::ToolInput)];
-            let rest = &deltas[read..];
-            read += read_until_cut(pack, channel, begin, rest);
-            cuts += usize::from(read < deltas.len());
-        }
+        cuts = host::read_part(pack, channel, deltas)
     });
-    // Opening is measured with the deltas.
     assert!(
         cuts * 1000 <= deltas.len(),
         "rules cut the part {cuts} times"
     );
     taken
-}
-
-/// Reads `begin` and `deltas` in one part, up to a cut. Returns the number of `deltas` that were read, at least one.
-fn read_until_cut(pack: &Pack, channel: Channel, begin: &[Vec<u8>], deltas: &[Vec<u8>]) -> usize {
-    let mut conversation = Conversation::new(pack);
-    let mut turn = conversation.turn("");
-    let mut attempt = turn.attempt();
-    let _ = attempt.open(PART, channel);
-    if channel == Channel::ToolInput {
-        let _ = attempt.set_tool(PART, "bash", "call");
-    }
-    for delta in begin {
-        let _ = attempt.push(PART, delta);
-    }
-    for (index, delta) in deltas.iter().enumerate() {
-        if black_box(attempt.forward(PART, delta)).is_err() {
-            return index + 1;
-        }
-    }
-    deltas.len()
 }
 
 /// A conversation, an attempt and two parts that are opened and closed without a delta.
@@ -217,21 +182,16 @@ fn open_and_close() -> Row {
         goal: Some(300.0),
         measure: Box::new(|| {
             let pack = builtin(&DEFAULT_PACKS);
-            Box::new(move || timed(REPLIES, || (0..REPLIES).for_each(|_| empty_reply(&pack))))
+            Box::new(move || {
+                let mut cut = 0;
+                let taken = timed(REPLIES, || {
+                    cut = (0..REPLIES).filter(|_| host::read_nothing(&pack)).count();
+                });
+                assert_eq!(cut, 0, "an empty reply breaks no rule");
+                taken
+            })
         }),
     }
-}
-
-fn empty_reply(pack: &Pack) {
-    let mut conversation = Conversation::new(pack);
-    let mut turn = conversation.turn("");
-    let mut attempt = turn.attempt();
-    let _ = attempt.open(PART, Channel::Text);
-    let _ = attempt.close(PART);
-    assert!(
-        attempt.finish() == Flow::Go,
-        "an empty reply breaks no rule"
-    );
 }
 
 /// The second and later replies of a conversation: one text part and one tool call.

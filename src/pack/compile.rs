@@ -162,7 +162,9 @@ pub(super) fn compile(
     Ok(Program {
         release: ReleasePlan::new(&rules),
         has_reviews: rules.iter().any(|rule| rule.action == Action::Consult),
-        has_origins: scopes.iter().any(RuleScope::has_origin),
+        limited_to_origins: (0..rules.len())
+            .filter(|&rule| scopes[rule].has_origin())
+            .collect(),
         channels,
         scopes,
         conditions,

@@ -1,9 +1,11 @@
 //! The agent, the model and the provider of a reply, to which rules may be limited.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::pack::Pack;
-use crate::program::RuleScope;
+use crate::program::{Program, RuleScope};
 use ttsr_views::path::ToolScope;
 
 /// The agent, the model and the provider of the next replies, each if the host knows it. Names are compared without
@@ -38,17 +40,21 @@ pub struct Origin {
 
 impl Origin {
     /// Returns for each rule true if it is out of scope; `None` if no rule is.
-    pub(super) fn excluded(&self, pack: &Pack) -> Option<Box<[bool]>> {
-        if !pack.program().has_origins {
-            return None;
-        }
-        let flags: Box<[bool]> = pack
-            .program()
-            .scopes
-            .iter()
-            .map(|it| !self.is_in(it))
-            .collect();
-        flags.contains(&true).then_some(flags)
+    pub(super) fn excluded(&self, pack: &Pack) -> Option<Arc<[bool]>> {
+        let Program {
+            scopes,
+            limited_to_origins,
+            ..
+        } = pack.program();
+        let limited = limited_to_origins.iter();
+        let mut excluded = limited
+            .filter(|&&rule| !self.is_in(&scopes[rule]))
+            .peekable();
+        excluded.peek()?;
+        let mut flags: Arc<[bool]> = std::iter::repeat_n(false, scopes.len()).collect();
+        let all = Arc::make_mut(&mut flags);
+        excluded.for_each(|&rule| all[rule] = true);
+        Some(flags)
     }
 
     fn is_in(&self, scope: &RuleScope) -> bool {

@@ -1,11 +1,15 @@
 //! `ttsr bench`: measures the cost of rules on a stream, in total and per rule.
 //!
-//! `script` reads and replays the stream, `measure` times it and examines each rule, `report` prints the results,
-//! `page` renders them as a web page.
+//! `script` reads the stream, `rows` lists how a host uses the rules and `host` is that host, `measure` times it and examines
+//! each rule, `instructions` counts with `callgrind`, `report` prints the results, `page` renders them as a web page.
 
+mod callgrind;
+mod host;
+mod instructions;
 mod measure;
 mod page;
 mod report;
+mod rows;
 mod script;
 
 use std::fs::File;
@@ -21,7 +25,7 @@ use crate::{CommandError, ExitStatus, load};
 use report::BenchReport;
 use script::ReplayScript;
 
-/// Measure the cost of rules on a stream: per delta, per byte, per rule, and compared with rescanning
+/// Measure the cost of rules on a stream: per delta, per rule, and compared with rescanning
 ///
 /// Times depend on the machine and its load: run this on an idle one. The stream is replayed many times, so all
 /// times are warm. Counts of states and memory are the same on every machine.
@@ -33,12 +37,17 @@ pub(crate) struct Options {
     /// reply]
     #[arg(long = "stream", value_name = "FILE")]
     streams: Vec<PathBuf>,
+    /// Count instructions too, with valgrind
+    #[arg(long)]
+    instructions: bool,
     /// Output format of the result
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     format: BenchFormat,
     /// Output file [default: the standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    child: instructions::ChildArgs,
 }
 
 /// The output format of the result.
@@ -65,7 +74,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
             "the streams have no delta to measure".to_owned(),
         ));
     }
-    let report = measure::measure(&pack, &script)?;
+    if let Some(pieces) = options.child.run(&pack, &script) {
+        println!("{pieces}");
+        return Ok(ExitStatus::Clean);
+    }
+    let mut report = measure::measure(&pack, &script)?;
+    if options.instructions {
+        instructions::count(options, &mut report.rows)?;
+    }
     match &options.out {
         None => write(&report, options.format, standard_output(options.format))?,
         Some(path) => File::create(path)

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use regex_automata::meta::Regex;
 use regex_syntax::hir::{Class, Hir, HirKind};
 use ttsr::rule::PatternKind;
-use ttsr::{Channel, Pack, PartId, Rule, Stream};
+use ttsr::{Channel, Event, Pack, PartId, Rule, Stream};
 
 use super::report::{
     BenchReport, ChannelAutomaton, CostReason, GrowthPoint, PassCost, Rescan, RuleCost,
 };
-use super::script::{ReplayScript, StreamOp};
+use super::rows::{Row, RowCost};
+use super::script::{ReplayScript, apply, delta_bytes};
 use crate::{CommandError, load};
 
 /// Time limit for one figure.
@@ -41,7 +42,9 @@ pub(crate) fn measure(pack: &Pack, script: &ReplayScript) -> Result<BenchReport,
         .flat_map(|channel| automata(pack, channel))
         .collect();
     let states = built_states(pack);
-    let cost = PassCost::new(median_time(|| script.play(pack).took), script);
+    let matching = PassCost::new(median_time(|| script.play(pack).took), script);
+    let rows = Row::ALL.into_iter();
+    let rows = rows.filter_map(|row| time_row(row, pack, script)).collect();
     let host = RescanHost::new(pack);
     let bare = PassCost::new(median_time(|| time_minimal_host(script)), script);
     Ok(BenchReport {
@@ -60,13 +63,32 @@ pub(crate) fn measure(pack: &Pack, script: &ReplayScript) -> Result<BenchReport,
         bytes: script.bytes,
         hits,
         bare,
-        cost,
+        matching,
+        rows,
         rescan: rescan(&host, script),
         growth: growth(pack, &host, script.longest()),
         state_bytes: Stream::STATE_BYTES,
         automata,
         states,
         rules: rules(pack, script, states)?,
+    })
+}
+
+/// Times the passes of a row. `None` if the script has nothing for it.
+fn time_row(row: Row, pack: &Pack, script: &ReplayScript) -> Option<RowCost> {
+    let work = row.prepare(script)?;
+    let cuts = work.pass(pack); // builds the states
+    let took = median_time(|| {
+        let started = Instant::now();
+        black_box(work.pass(pack));
+        started.elapsed()
+    });
+    Some(RowCost {
+        row,
+        pieces: work.pieces(),
+        cuts,
+        ns: nanoseconds(took) / work.pieces() as f64,
+        instructions: None,
     })
 }
 
@@ -118,8 +140,8 @@ fn time_minimal_host(script: &ReplayScript) -> Duration {
     let started = Instant::now();
     for reply in &script.replies {
         let mut parts: Vec<Vec<u8>> = Vec::new();
-        for step in reply {
-            if let StreamOp::Delta(part, bytes) = step {
+        for event in reply {
+            if let Event::Delta { part, bytes } = event {
                 part_buffer(&mut parts, *part).extend_from_slice(bytes);
             }
         }
@@ -181,21 +203,21 @@ impl RescanHost {
         host
     }
 
-    /// Applies one step. Returns the number of patterns that match the part so far if the step is a delta.
-    fn apply(&self, texts: &mut PartTexts, step: &StreamOp) -> Option<usize> {
-        match step {
-            StreamOp::Open(part, channel) => {
+    /// Applies one event. Returns the number of patterns that match the part so far if the event is a delta.
+    fn apply(&self, texts: &mut PartTexts, event: &Event) -> Option<usize> {
+        match event {
+            Event::PartStart { part, channel, .. } => {
                 texts.part(*part).0 = Some(*channel);
                 None
             }
-            StreamOp::Delta(part, bytes) => {
+            Event::Delta { part, bytes } => {
                 let (channel, text) = texts.part(*part);
                 text.extend_from_slice(bytes);
                 let channel = channel.unwrap_or(Channel::Text);
                 let read = self.regexes.iter().filter(|(_, on)| on.contains(&channel));
                 Some(read.filter(|(regex, _)| regex.is_match(&text[..])).count())
             }
-            StreamOp::Tool(..) | StreamOp::Outcome(..) | StreamOp::Close(_) => None,
+            _ => None,
         }
     }
 }
@@ -212,12 +234,12 @@ fn rescan_once(host: &RescanHost, script: &ReplayScript, patience: Duration) -> 
     let started = Instant::now();
     'all: for reply in &script.replies {
         let mut texts = PartTexts::default();
-        for step in reply {
+        for event in reply {
             if started.elapsed() >= patience {
                 is_whole = false;
                 break 'all;
             }
-            deltas += usize::from(black_box(host.apply(&mut texts, step)).is_some());
+            deltas += usize::from(black_box(host.apply(&mut texts, event)).is_some());
         }
     }
     Rescan {
@@ -229,13 +251,13 @@ fn rescan_once(host: &RescanHost, script: &ReplayScript, patience: Duration) -> 
 }
 
 /// Returns the cost of a delta along the longest reply, for this crate and for a host that rescans.
-fn growth(pack: &Pack, host: &RescanHost, reply: &[StreamOp]) -> Vec<GrowthPoint> {
-    let deltas: usize = reply.iter().filter(|step| step.bytes() > 0).count();
+fn growth(pack: &Pack, host: &RescanHost, reply: &[Event]) -> Vec<GrowthPoint> {
+    let deltas: usize = reply.iter().filter(|event| delta_bytes(event) > 0).count();
     let each = deltas.div_ceil(STRETCHES).max(1);
-    let mut stretches: Vec<&[StreamOp]> = Vec::new();
+    let mut stretches: Vec<&[Event]> = Vec::new();
     let (mut from, mut seen) = (0, 0);
-    for (index, step) in reply.iter().enumerate() {
-        seen += usize::from(step.bytes() > 0);
+    for (index, event) in reply.iter().enumerate() {
+        seen += usize::from(delta_bytes(event) > 0);
         if seen == each {
             stretches.push(&reply[from..=index]);
             (from, seen) = (index + 1, 0);
@@ -243,14 +265,10 @@ fn growth(pack: &Pack, host: &RescanHost, reply: &[StreamOp]) -> Vec<GrowthPoint
     }
     let passes = (0..15).map(|_| {
         let mut stream = pack.stream();
-        let time = |steps: &&[StreamOp]| {
+        let time = |events: &&[Event]| {
             let started = Instant::now();
-            black_box(
-                steps
-                    .iter()
-                    .map(|step| step.apply(&mut stream))
-                    .sum::<usize>(),
-            );
+            let hits = events.iter().map(|event| apply(event, &mut stream));
+            black_box(hits.sum::<usize>());
             started.elapsed()
         };
         stretches.iter().map(time).collect::<Vec<Duration>>()
@@ -258,16 +276,16 @@ fn growth(pack: &Pack, host: &RescanHost, reply: &[StreamOp]) -> Vec<GrowthPoint
     let passes: Vec<Vec<Duration>> = passes.collect();
     let (mut texts, mut bytes) = (PartTexts::default(), 0);
     let begun = Instant::now();
-    let stretch = |(index, steps): (usize, &&[StreamOp])| {
+    let stretch = |(index, events): (usize, &&[Event])| {
         let started = Instant::now();
         let is_patient = begun.elapsed() < RESCAN_PATIENCE;
         if is_patient {
-            for step in steps.iter() {
-                black_box(host.apply(&mut texts, step));
+            for event in events.iter() {
+                black_box(host.apply(&mut texts, event));
             }
         }
         let searched = nanoseconds(started.elapsed()) / each as f64;
-        bytes += steps.iter().map(StreamOp::bytes).sum::<usize>();
+        bytes += events.iter().map(delta_bytes).sum::<usize>();
         GrowthPoint {
             bytes,
             ns_per_delta: nanoseconds(median(passes.iter().map(|pass| pass[index]).collect()))
@@ -466,8 +484,18 @@ mod tests {
             (PartId(1), Channel::ToolInput, 1),
             (PartId(2), Channel::Reasoning, 0),
         ] {
-            assert_eq!(host.apply(&mut texts, &StreamOp::Open(part, channel)), None);
-            let delta = |bytes: &[u8]| StreamOp::Delta(part, bytes.to_vec());
+            let start = Event::PartStart {
+                part,
+                name: String::new(),
+                channel,
+                tool: None,
+                call: None,
+            };
+            assert_eq!(host.apply(&mut texts, &start), None);
+            let delta = |bytes: &[u8]| Event::Delta {
+                part,
+                bytes: bytes.to_vec(),
+            };
             assert_eq!(host.apply(&mut texts, &delta(b"an o")), Some(0));
             assert_eq!(
                 host.apply(&mut texts, &delta(b"wl")),

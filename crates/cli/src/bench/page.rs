@@ -41,8 +41,8 @@ pub(crate) fn write(report: &BenchReport, out: &mut dyn Write) -> io::Result<()>
         report.bytes,
         report.deltas,
         report.replies,
-        report.cost.ns_per_delta,
-        report.cost.ns_per_byte,
+        report.ns_per_delta(),
+        report.ns_per_delta() * report.deltas as f64 / report.bytes.max(1) as f64,
         report.slowdown(),
         report.hits,
     )?;
@@ -56,7 +56,7 @@ pub(crate) fn write(report: &BenchReport, out: &mut dyn Write) -> io::Result<()>
 fn costs(report: &BenchReport, out: &mut dyn Write) -> io::Result<()> {
     let bars = [
         ("buffering only", "bare", report.bare.ns_per_delta),
-        ("with these rules", "ours", report.cost.ns_per_delta),
+        ("with these rules", "ours", report.ns_per_delta()),
         ("rescanning", "other", report.rescan.ns_per_delta),
     ];
     writeln!(
@@ -88,10 +88,37 @@ fn costs(report: &BenchReport, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     writeln!(out, "</svg>")?;
-    if let Some(cut) = report.truncation_note() {
-        writeln!(out, "<p class=\"small\">{cut}.</p>")?;
+    for note in [report.cuts_note(), report.truncation_note()]
+        .into_iter()
+        .flatten()
+    {
+        writeln!(out, "<p class=\"small\">{}.</p>", note.replace('`', ""))?;
     }
-    Ok(())
+    rows(report, out)
+}
+
+/// Writes the table of the ways in which a host uses the rules.
+fn rows(report: &BenchReport, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "<table><tr><th>use<th class=\"number\">ns<th class=\"number\">instructions<th>of a"
+    )?;
+    for cost in &report.rows {
+        let counted = cost.instructions.map(|count| format!("{count:.0}"));
+        writeln!(
+            out,
+            "<tr><td>{}<td class=\"number\">{:.1}<td class=\"number\">{}<td>{}",
+            cost.row.words().replace('`', ""),
+            cost.ns,
+            counted.as_deref().unwrap_or("not counted"),
+            cost.row.piece(),
+        )?;
+    }
+    writeln!(
+        out,
+        "<tr><td>matching alone<td class=\"number\">{:.1}<td class=\"number\">not counted<td>delta\n</table>",
+        report.matching.ns_per_delta
+    )
 }
 
 /// Writes the chart of the cost along the longest reply: two curves on a logarithmic axis.

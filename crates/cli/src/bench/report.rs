@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use ttsr::Rule;
 use ttsr::pack::AutomatonSize;
 
+use super::rows::{Row, RowCost};
 use super::script::ReplayScript;
 use crate::output::{Escaped, OutputRecord, STRONG};
 
@@ -41,10 +42,12 @@ pub(crate) struct BenchReport {
     pub(crate) deltas: usize,
     pub(crate) bytes: usize,
     pub(crate) hits: usize,
+    /// Cost of the rules for a host, by how it uses them. The first row is what users pay.
+    pub(crate) rows: Vec<RowCost>,
     /// Cost of a loop that only appends the deltas.
     pub(crate) bare: PassCost,
-    /// Cost of scanning the same stream with the rules, including opening and closing the stream.
-    pub(crate) cost: PassCost,
+    /// Cost of matching the replies as recorded without a policy, including opening and closing the streams.
+    pub(crate) matching: PassCost,
     /// Cost of one regex per pattern, searched in the whole part at each delta on the channels of its rule. Warm.
     pub(crate) rescan: Rescan,
     /// Cost of a delta along the longest reply.
@@ -182,9 +185,26 @@ impl Serialize for ChannelAutomaton {
 }
 
 impl BenchReport {
+    /// Returns the nanoseconds that a delta of the replies as recorded takes.
+    pub(crate) fn ns_per_delta(&self) -> f64 {
+        let recorded = self.rows.iter().find(|cost| cost.row == Row::Recorded);
+        recorded.map_or(self.matching.ns_per_delta, |cost| cost.ns)
+    }
+
     /// Returns how many times the rescanning host is slower.
     pub(crate) fn slowdown(&self) -> f64 {
-        self.rescan.ns_per_delta / self.cost.ns_per_delta
+        self.rescan.ns_per_delta / self.ns_per_delta()
+    }
+
+    /// Returns a note that rules cut replies as recorded, if they did.
+    pub(crate) fn cuts_note(&self) -> Option<String> {
+        let recorded = self.rows.iter().find(|cost| cost.row == Row::Recorded)?;
+        (recorded.cuts > 0).then(|| {
+            format!(
+                "rules cut {} of {} replies: nothing is read after a cut, so `replies as recorded` is too low",
+                recorded.cuts, self.replies
+            )
+        })
     }
 
     /// Returns a note that rescanning was stopped early, if it was.
@@ -202,28 +222,38 @@ impl BenchReport {
 
     fn show_cost(&self, out: &mut dyn Write) -> io::Result<()> {
         let BenchReport {
-            cost, bare, rescan, ..
+            rows,
+            bare,
+            matching,
+            rescan,
+            ..
         } = self;
         writeln!(out, "\n{STRONG}cost{STRONG:#}")?;
+        for cost in rows {
+            let RowCost { row, ns, .. } = cost;
+            let (words, piece) = (row.words(), row.piece());
+            write!(out, "  {words:<20} {ns:>10.1} ns/{piece}")?;
+            match cost.instructions {
+                Some(count) => writeln!(out, "   {count:>8.0} instructions")?,
+                None => writeln!(out)?,
+            }
+        }
+        for (words, cost) in [("matching alone", matching), ("buffering only", bare)] {
+            writeln!(out, "  {words:<20} {:>10.1} ns/delta", cost.ns_per_delta)?;
+        }
         writeln!(
             out,
-            "  with these rules     {:>10.1} ns/delta   {:>8.2} ns/byte",
-            cost.ns_per_delta, cost.ns_per_byte
-        )?;
-        writeln!(
-            out,
-            "  buffering only       {:>10.1} ns/delta   {:>8.2} ns/byte",
-            bare.ns_per_delta, bare.ns_per_byte
-        )?;
-        writeln!(
-            out,
-            "  rescanning           {:>10.1} ns/delta   {:>8.1} times as long{}",
+            "  {:<20} {:>10.1} ns/delta   {:>8.1} times as long as recorded{}",
+            "rescanning",
             rescan.ns_per_delta,
             self.slowdown(),
             if rescan.is_whole { "" } else { " or more" }
         )?;
-        if let Some(cut) = self.truncation_note() {
-            writeln!(out, "  ({cut})")?;
+        for note in [self.cuts_note(), self.truncation_note()]
+            .into_iter()
+            .flatten()
+        {
+            writeln!(out, "  ({note})")?;
         }
         if rescan.patterns_left_out > 0 {
             writeln!(

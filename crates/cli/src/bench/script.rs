@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use ttsr::rule::ToolOutcome;
-use ttsr::{Channel, Event, Pack, PartId, Stream};
+use ttsr::{Event, Pack, Stream};
 use ttsr_wire::Reader;
 
+use super::host::Reply;
 use crate::input::{InputFile, InputProblems};
 use crate::output::print_message;
 
@@ -21,22 +21,13 @@ const EMBEDDED: &str = include_str!("recording.ndjson");
 pub(crate) struct ReplayScript {
     /// The names of the files the replies were read from.
     pub(crate) names: Vec<String>,
-    pub(crate) replies: Vec<Vec<StreamOp>>,
+    pub(crate) replies: Vec<Reply>,
     pub(crate) bytes: usize,
     pub(crate) deltas: usize,
     pub(crate) parts: usize,
     /// Replies that have not ended yet, by stream name.
-    open: HashMap<String, Vec<StreamOp>>,
+    open: HashMap<String, Reply>,
     is_full: bool,
-}
-
-/// One operation on a stream.
-pub(crate) enum StreamOp {
-    Open(PartId, Channel),
-    Tool(PartId, String, String),
-    Outcome(PartId, ToolOutcome),
-    Delta(PartId, Vec<u8>),
-    Close(PartId),
 }
 
 /// The result of one replay.
@@ -79,43 +70,28 @@ impl ReplayScript {
     }
 
     fn push_event(&mut self, name: &str, event: Event) {
-        let steps = self.open.entry(name.to_owned()).or_default();
-        match event {
-            Event::PartStart {
-                part,
-                channel,
-                tool,
-                call,
-                ..
-            } => {
-                self.parts += 1;
-                steps.push(StreamOp::Open(part, channel));
-                steps.extend(tool.map(|tool| StreamOp::Tool(part, tool, call.unwrap_or_default())));
-            }
-            Event::Tool { part, tool, call } => {
-                steps.push(StreamOp::Tool(part, tool, call.unwrap_or_default()));
-            }
-            Event::Outcome { part, outcome } => steps.push(StreamOp::Outcome(part, outcome)),
-            Event::Delta { part, bytes } => {
+        match &event {
+            Event::PartStart { .. } => self.parts += 1,
+            Event::Delta { bytes, .. } => {
                 if self.bytes + bytes.len() > MOST {
                     return self.leave_out();
                 }
                 self.bytes += bytes.len();
                 self.deltas += 1;
-                steps.push(StreamOp::Delta(part, bytes));
             }
-            Event::PartEnd { part } => steps.push(StreamOp::Close(part)),
             Event::Finish { .. } => {
-                let steps = self.open.remove(name).unwrap_or_default();
-                self.replies.push(steps);
+                let reply = self.open.remove(name).unwrap_or_default();
+                return self.replies.push(reply);
             }
+            Event::Tool { .. } | Event::Outcome { .. } | Event::PartEnd { .. } => {}
             // Without text that rules read.
             Event::Snapshot { .. }
             | Event::Unscanned { .. }
             | Event::Usage { .. }
             | Event::Restart
-            | Event::Error { .. } => {}
+            | Event::Error { .. } => return,
         }
+        self.open.entry(name.to_owned()).or_default().push(event);
     }
 
     fn leave_out(&mut self) {
@@ -134,7 +110,7 @@ impl ReplayScript {
             let mut stream = pack.stream();
             hits += reply
                 .iter()
-                .map(|step| step.apply(&mut stream))
+                .map(|event| apply(event, &mut stream))
                 .sum::<usize>();
         }
         ReplayCounts {
@@ -144,38 +120,49 @@ impl ReplayScript {
     }
 
     /// Returns the reply with the most bytes.
-    pub(crate) fn longest(&self) -> &[StreamOp] {
+    pub(crate) fn longest(&self) -> &[Event] {
         let longest = self
             .replies
             .iter()
-            .max_by_key(|reply| reply.iter().map(StreamOp::bytes).sum::<usize>());
+            .max_by_key(|reply| reply.iter().map(delta_bytes).sum::<usize>());
         longest.map_or(&[], Vec::as_slice)
     }
 }
 
-impl StreamOp {
-    /// Applies the operation to a stream and returns the number of hits.
-    pub(crate) fn apply(&self, stream: &mut Stream) -> usize {
-        match self {
-            StreamOp::Open(part, channel) => {
-                stream.open(*part, *channel);
-                0
-            }
-            StreamOp::Tool(part, name, call) => stream.set_tool(*part, name, call).len(),
-            StreamOp::Outcome(part, outcome) => {
-                stream.set_outcome(*part, *outcome);
-                0
-            }
-            StreamOp::Delta(part, bytes) => stream.push(*part, bytes).len(),
-            StreamOp::Close(part) => stream.close(*part).len(),
+/// Applies an event to a stream and returns the number of hits.
+pub(crate) fn apply(event: &Event, stream: &mut Stream) -> usize {
+    match event {
+        Event::PartStart {
+            part,
+            channel,
+            tool,
+            call,
+            ..
+        } => {
+            stream.open(*part, *channel);
+            let call = call.as_deref().unwrap_or_default();
+            let tool = tool.as_deref();
+            tool.map_or(0, |tool| stream.set_tool(*part, tool, call).len())
         }
+        Event::Tool { part, tool, call } => {
+            let call = call.as_deref().unwrap_or_default();
+            stream.set_tool(*part, tool, call).len()
+        }
+        Event::Outcome { part, outcome } => {
+            stream.set_outcome(*part, *outcome);
+            0
+        }
+        Event::Delta { part, bytes } => stream.push(*part, bytes).len(),
+        Event::PartEnd { part } => stream.close(*part).len(),
+        // A script has none of the others.
+        _ => 0,
     }
+}
 
-    /// Returns the number of bytes if this is a delta, else 0.
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            StreamOp::Delta(_, bytes) => bytes.len(),
-            _ => 0,
-        }
+/// Returns the number of bytes if this is a delta, else 0.
+pub(crate) fn delta_bytes(event: &Event) -> usize {
+    match event {
+        Event::Delta { bytes, .. } => bytes.len(),
+        _ => 0,
     }
 }

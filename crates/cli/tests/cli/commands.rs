@@ -1031,6 +1031,50 @@ fn a_benchmark_keeps_its_form() {
 }
 
 #[test]
+fn a_benchmark_counts_instructions() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return ttsr_testing::skip::test("valgrind is not installed");
+    }
+    let stream = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reasoning.ndjson");
+    let deltas = r#"{"t":9,"ch":"reasoning","part":"1","d":"No TODO is left."}"#.to_owned() + "\n";
+    fs::write(&stream, deltas.repeat(20)).unwrap();
+    let args = [
+        "bench",
+        "--pack",
+        "packs/demo.toml",
+        "--instructions",
+        "--format",
+        "json",
+    ];
+    let output = ttsr(args).arg("--stream").arg(stream).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let json: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+    let rows = json["rows"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|it| it["row"].as_str().unwrap()).collect();
+    assert_eq!(names, ["recorded", "reasoning", "opening"]);
+    for row in rows {
+        let counted = row["instructions"].as_f64().unwrap();
+        assert!((10.0..1e6).contains(&counted), "{row}");
+    }
+}
+
+#[test]
+fn instructions_of_the_standard_input_are_refused() {
+    let args = [
+        "bench",
+        "--pack",
+        "packs/demo.toml",
+        "--stream",
+        "-",
+        "--instructions",
+    ];
+    let recording = fs::read(folder().join("recordings/reply.ndjson")).unwrap();
+    let output = feed(ttsr(args), recording);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("can be read once"));
+}
+
+#[test]
 fn a_benchmark_names_every_rule_of_a_small_pack() {
     let listed = ttsr(["list", "--pack", "packs/demo.toml", "--format", "json"])
         .output()
