@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use ttsr::Event;
 use ttsr_wire::Reader;
 
-use crate::host::Reply;
+use crate::host::ReplyEvents;
 
 /// The recording of `ttsr bench`.
 const EMBEDDED: &str = include_str!("../../crates/cli/src/bench/recording.ndjson");
 
 /// Returns the recorded replies of a corpus, or those of the embedded recording.
-pub(crate) fn replies(corpus: Option<&Path>) -> Vec<Reply> {
+pub(crate) fn replies(corpus: Option<&Path>) -> Vec<ReplyEvents> {
     let Some(corpus) = corpus else {
         return read("embedded", EMBEDDED.as_bytes());
     };
@@ -28,8 +28,8 @@ pub(crate) fn replies(corpus: Option<&Path>) -> Vec<Reply> {
     replies.collect()
 }
 
-fn read(name: &str, bytes: &[u8]) -> Vec<Reply> {
-    let mut open: HashMap<String, Reply> = HashMap::new();
+fn read(name: &str, bytes: &[u8]) -> Vec<ReplyEvents> {
+    let mut open: HashMap<String, ReplyEvents> = HashMap::new();
     let mut ended = Vec::new();
     let mut add = |stream: &str, event: Event| match event {
         Event::Finish { .. } => ended.extend(open.remove(stream)),

@@ -159,7 +159,7 @@ fn shipped(row: &str) -> Prepared {
         "replies" => (
             host::deltas(&replies),
             Box::new(move || {
-                let cut = |reply: &&host::Reply| host::read_reply(&pack, reply);
+                let cut = |reply: &&host::ReplyEvents| host::read_reply(&pack, reply);
                 replies.iter().filter(cut).count()
             }),
         ),

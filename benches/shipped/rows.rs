@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 use ttsr::{Channel, Conversation, Flow, Pack, PartId};
 
 use crate::allocations::ALLOCATIONS;
-use crate::host::{self, Reply, as_command, deltas, long_part};
+use crate::host::{self, ReplyEvents, as_command, deltas, long_part};
 use crate::packs::{DEFAULT_PACKS, builtin};
 use crate::recordings;
 
@@ -87,7 +87,7 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 /// Returns the replies that are measured.
-fn recorded_replies() -> Vec<Reply> {
+fn recorded_replies() -> Vec<ReplyEvents> {
     let corpus = std::env::var_os("TTSR_CORPUS").map(PathBuf::from);
     recordings::replies(corpus.as_deref())
 }

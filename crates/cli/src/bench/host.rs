@@ -7,10 +7,10 @@ use ttsr::{Channel, Conversation, Event, Flow, Pack, PartId};
 const PART: PartId = PartId(0);
 
 /// The events of one reply, without its end.
-pub(crate) type Reply = Vec<Event>;
+pub(crate) type ReplyEvents = Vec<Event>;
 
 /// Returns the number of deltas.
-pub(crate) fn deltas(replies: &[Reply]) -> usize {
+pub(crate) fn deltas(replies: &[ReplyEvents]) -> usize {
     let events = replies.iter().flatten();
     events
         .filter(|event| matches!(event, Event::Delta { .. }))
@@ -18,7 +18,7 @@ pub(crate) fn deltas(replies: &[Reply]) -> usize {
 }
 
 /// Returns the deltas of all parts on that channel, in the order of arrival; a line feed ends each part.
-pub(crate) fn long_part(replies: &[Reply], wanted: Channel) -> Vec<Vec<u8>> {
+pub(crate) fn long_part(replies: &[ReplyEvents], wanted: Channel) -> Vec<Vec<u8>> {
     let mut deltas = Vec::new();
     for reply in replies {
         let mut parts: Vec<PartId> = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) fn as_command(deltas: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 /// Reads a reply in a conversation of its own. Returns true if a rule cuts it.
-pub(crate) fn read_reply(pack: &Pack, reply: &Reply) -> bool {
+pub(crate) fn read_reply(pack: &Pack, reply: &ReplyEvents) -> bool {
     let mut conversation = Conversation::new(pack);
     let mut turn = conversation.turn("");
     let mut attempt = turn.attempt();

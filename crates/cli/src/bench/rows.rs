@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use ttsr::{Channel, Pack};
 
-use super::host::{self, Reply};
+use super::host::{self, ReplyEvents};
 use super::script::ReplayScript;
 
 /// Opened and closed conversations in a pass.
@@ -43,7 +43,7 @@ pub(crate) struct RowCost {
 
 /// A row with its data.
 pub(crate) enum Work<'s> {
-    Replies(&'s [Reply]),
+    Replies(&'s [ReplyEvents]),
     Part(Channel, Vec<Vec<u8>>),
     Opening,
 }

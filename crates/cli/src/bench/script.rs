@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ttsr::{Event, Pack, Stream};
 use ttsr_wire::Reader;
 
-use super::host::Reply;
+use super::host::ReplyEvents;
 use crate::input::{InputFile, InputProblems};
 use crate::output::print_message;
 
@@ -21,12 +21,12 @@ const EMBEDDED: &str = include_str!("recording.ndjson");
 pub(crate) struct ReplayScript {
     /// The names of the files the replies were read from.
     pub(crate) names: Vec<String>,
-    pub(crate) replies: Vec<Reply>,
+    pub(crate) replies: Vec<ReplyEvents>,
     pub(crate) bytes: usize,
     pub(crate) deltas: usize,
     pub(crate) parts: usize,
     /// Replies that have not ended yet, by stream name.
-    open: HashMap<String, Reply>,
+    open: HashMap<String, ReplyEvents>,
     is_full: bool,
 }
 

@@ -1033,7 +1033,7 @@ fn a_benchmark_keeps_its_form() {
 #[test]
 fn a_benchmark_counts_instructions() {
     if Command::new("valgrind").arg("--version").output().is_err() {
-        return ttsr_testing::skip::test("valgrind is not installed");
+        return skip::test("valgrind is not installed");
     }
     let stream = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reasoning.ndjson");
     let deltas = r#"{"t":9,"ch":"reasoning","part":"1","d":"No TODO is left."}"#.to_owned() + "\n";
