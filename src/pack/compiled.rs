@@ -43,7 +43,7 @@ use ttsr_automata::{Matcher, MatcherLayout};
 const MAGIC: [u8; 8] = *b"\x89TTSRP\r\n";
 
 /// The version of the format. A change of the codec must change it: other versions are refused.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The version of the crate. What a rule means may change with it, so another version refuses the bytes.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

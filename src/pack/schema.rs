@@ -634,6 +634,7 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
     LAST_OPERAND,
     MIN_OPERANDS,
     MAX_OPERANDS,
+    DIRECTORY,
     ENV,
     REDIRECT_TO,
     READS,
@@ -678,6 +679,7 @@ pub(super) const RELATED: &[Key<Pattern>] = &[
     LAST_OPERAND,
     MIN_OPERANDS,
     MAX_OPERANDS,
+    DIRECTORY,
     ENV,
     REDIRECT_TO,
     READS,
@@ -753,6 +755,13 @@ const MAX_OPERANDS: Key<Pattern> = Key::new(
 
 /// The largest number of operands that a pattern can count to.
 const OPERANDS: i64 = 1000;
+
+const DIRECTORY: Key<Pattern> = Key::new(
+    "pattern.directory",
+    requirement!(directory, WordsFormat::FILLED),
+    "A regular expression that matches the working directory, if `cd` or `pushd` has changed it before the command. A relative path begins at the directory of the text.",
+)
+.role(KeyRole::Requirement);
 
 const ENV: Key<Pattern> = Key::new(
     "pattern.env",

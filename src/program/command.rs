@@ -85,6 +85,7 @@ pub(crate) struct CommandPattern {
     operand: Option<LazyPike>,
     operands_all: Option<LazyPike>,
     last_operand: Option<LazyPike>,
+    directory: Option<LazyPike>,
     min_operands: u32,
     max_operands: u32,
     env: Vec<(Glob, Option<Glob>)>,
@@ -159,6 +160,7 @@ mod requirement {
     /// There are at least `min-operands` operands.
     pub(super) const MIN_OPERANDS: u16 = 1 << 8;
     pub(super) const FILE_IS_CODE: u16 = 1 << 9;
+    pub(super) const DIRECTORY: u16 = 1 << 10;
 }
 
 /// Globs on texts in which `*` matches everything.
@@ -454,6 +456,7 @@ pub(crate) fn operand_texts(pattern: &Pattern) -> Vec<&str> {
         &command.operand,
         &command.operands_all,
         &command.last_operand,
+        &command.directory,
     ];
     let related = [&command.pipe_to, &command.pipe_from, &command.runs];
     let own = own.into_iter().flatten().map(String::as_str);
@@ -518,6 +521,7 @@ impl CommandPattern {
             ),
             (wanted.last_operand.is_some(), requirement::LAST_OPERAND),
             (min_operands > 0, requirement::MIN_OPERANDS),
+            (wanted.directory.is_some(), requirement::DIRECTORY),
         ];
         let required = required.into_iter().filter(|(is_required, _)| *is_required);
         Ok(CommandPattern {
@@ -535,6 +539,7 @@ impl CommandPattern {
             operand: regex(&wanted.operand),
             operands_all: regex(&wanted.operands_all),
             last_operand: regex(&wanted.last_operand),
+            directory: regex(&wanted.directory),
             min_operands,
             max_operands: wanted.max_operands.unwrap_or(u32::MAX),
             env: wanted.env.iter().map(variable).collect::<Result<_, _>>()?,
@@ -563,6 +568,14 @@ fn is_flag(
                 (Some(_), None) => false,
             }
     })
+}
+
+impl OperandPaths<'_> {
+    fn is_match(self, vm: &LazyPike, cache: &mut CommandCache) -> bool {
+        let vm = vm.get();
+        let mut is_match = |path: &[u8]| vm.is_match(path, &mut cache.pike);
+        is_match(self.path) || self.below_home.is_some_and(is_match)
+    }
 }
 
 impl CommandCache {
@@ -621,12 +634,7 @@ impl CommandProgress {
         if is_subcommand || self.state == ProgressState::Refused {
             return;
         }
-        let mut found = |vm: &Option<LazyPike>| {
-            let vm = vm.as_ref()?.get();
-            let below_home = paths.below_home;
-            let mut is_match = |path: &[u8]| vm.is_match(path, &mut cache.pike);
-            Some(is_match(paths.path) || below_home.is_some_and(is_match))
-        };
+        let mut found = |vm: &Option<LazyPike>| Some(paths.is_match(vm.as_ref()?, cache));
         self.operands = self.operands.saturating_add(1);
         if self.operands > pattern.max_operands {
             return self.refuse();
@@ -641,6 +649,18 @@ impl CommandProgress {
             Some(false) => self.refuse(),
             all => self.set(requirement::OPERANDS_ALL, all.is_some()),
         }
+    }
+
+    /// Adds the working directory of the command.
+    pub(crate) fn add_directory(
+        &mut self,
+        pattern: &CommandPattern,
+        paths: OperandPaths<'_>,
+        cache: &mut CommandCache,
+    ) {
+        let wanted = pattern.directory.as_ref();
+        let is_wanted = wanted.is_some_and(|vm| paths.is_match(vm, cache));
+        self.set(requirement::DIRECTORY, is_wanted);
     }
 
     /// Adds a command that this one runs by its words, as `env` and `sudo` do. It counts as one operand for

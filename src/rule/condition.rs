@@ -193,6 +193,9 @@ pub struct CommandRequirements {
     /// The largest number of operands; 0 for a command without operands. The match becomes certain when the command
     /// ends.
     pub max_operands: Option<u32>,
+    /// A regular expression that matches the working directory of the command, if `cd` or `pushd` has changed it before, in
+    /// the same text. It is written like an operand; a relative path begins at the directory of the text.
+    pub directory: Option<String>,
     /// Globs on the names of variables that are set for the command, with a glob on the value after `=`: one applies.
     pub env: Vec<String>,
     /// Globs on the files that the command writes by a redirection, in the form of [`paths`](super::Rule::paths).

@@ -18,7 +18,9 @@
 //! elements, patterns of `case`.
 //!
 //! The reader runs nothing. It expands braces, `$'…'`, `$IFS`, and variables that the same text sets to constants. Any
-//! other expansion remains in the word as written, and [`WordTraits::expanded`] is true.
+//! other expansion remains in the word as written, and [`WordTraits::expanded`] is true. It follows `cd` and `pushd` with
+//! constant operands: a command after them gets its working directory ([`CommandEvent::Directory`]). Subshells,
+//! substitutions and scripts of other shells restore that of their parent.
 //!
 //! # Invariants
 //!

@@ -110,6 +110,7 @@ fn requirement_faults(
         last_operand,
         min_operands: _,
         max_operands: _,
+        directory,
         env,
         redirect_to,
         reads,
@@ -132,6 +133,7 @@ fn requirement_faults(
         ("operand", operand),
         ("operands-all", operands_all),
         ("last-operand", last_operand),
+        ("directory", directory),
         ("raw", raw),
     ] {
         let fault = text

@@ -1113,6 +1113,7 @@ fn read_pattern_details(
             ("operand", &mut command.operand),
             ("operands-all", &mut command.operands_all),
             ("last-operand", &mut command.last_operand),
+            ("directory", &mut command.directory),
             ("raw", &mut command.raw),
         ] {
             if let (Some(operand), Some(value)) = (operand.as_mut(), table.get(key)) {
@@ -1126,6 +1127,7 @@ fn read_pattern_details(
             "operand",
             "operands-all",
             "last-operand",
+            "directory",
             "pipe-to",
             "pipe-from",
             "runs",

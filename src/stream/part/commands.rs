@@ -172,6 +172,15 @@ impl CommandSink for CommandMatcher<'_, '_> {
         match event {
             CommandEvent::Begin { command, parent } => self.commands.begin(set, command, parent),
             CommandEvent::Word(word) => self.commands.add_word(set, &word),
+            CommandEvent::Directory { command, path } => {
+                let below_home = set.with_tilde(path);
+                let below_home = below_home.as_deref();
+                let paths = OperandPaths { path, below_home };
+                self.commands
+                    .change(set, command, |progress, pattern, cache| {
+                        progress.add_directory(pattern, paths, cache);
+                    });
+            }
             CommandEvent::Assignment {
                 command,
                 name,

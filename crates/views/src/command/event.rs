@@ -47,6 +47,13 @@ pub enum CommandEvent<'a> {
         /// The command that reads.
         to: CommandId,
     },
+    /// The text changes the working directory before the command. Emitted after the program.
+    Directory {
+        /// The command.
+        command: CommandId,
+        /// The working directory, normalized like an operand. A relative path begins at the directory of the whole text.
+        path: &'a [u8],
+    },
     /// A word of a command. A word that is a cluster of flags is several events with the same text.
     Word(CommandWord<'a>),
     /// An assignment before a command or as an operand of `env` and `sudo`, or by itself.

@@ -5,6 +5,7 @@ use super::event::{CommandEvent, CommandId, CommandSink, WordTraits};
 use super::ids::CommandIds;
 use super::lexer::LexContext;
 use super::list::ListReader;
+use super::path::change_directory;
 use super::script::ScriptReader;
 use super::{ReadContext, ReaderState};
 
@@ -14,6 +15,10 @@ const VALUE: usize = 256;
 /// The number of bytes that the values of variables can add to the input, and the factor by which they can extend it.
 const ADDED: u64 = 64 << 10;
 const FACTOR: u64 = 8;
+
+/// The name of the working directory among the variables, which no variable can have. Subshells restore it like them. An
+/// empty value is an unknown directory.
+const DIRECTORY: &[u8] = b"/";
 
 /// The variables that the text has set to constants.
 #[derive(Clone, Debug, Default)]
@@ -77,6 +82,28 @@ impl ReaderState {
         } else {
             self.counters.expansions += 1;
         }
+    }
+
+    /// Returns the working directory, if the text has changed it to a constant.
+    pub(super) fn directory(&self) -> Option<&[u8]> {
+        let path = self.value(DIRECTORY);
+        path.filter(|path| !path.is_empty() && *path != b".")
+    }
+
+    /// Changes the working directory to a normalized path; `None` if the new one is unknown.
+    pub(super) fn change_directory(&mut self, to: Option<&[u8]>) {
+        let path = to.and_then(|to| change_directory(self.value(DIRECTORY), to));
+        self.assign(DIRECTORY, Some(&path.unwrap_or_default()));
+    }
+
+    /// Returns the value to be [restored](Self::restore_directory).
+    pub(super) fn saved_directory(&self) -> Option<Vec<u8>> {
+        self.value(DIRECTORY).map(<[u8]>::to_vec)
+    }
+
+    /// Restores the working directory at the end of a script that has one of its own.
+    pub(super) fn restore_directory(&mut self, saved: Option<&[u8]>) {
+        self.assign(DIRECTORY, saved);
     }
 
     /// Returns the recorded value of a variable.

@@ -6,6 +6,7 @@ use super::event::{
 };
 use super::ids::CommandIds;
 use super::parallel::ParallelTemplate;
+use super::path::normalize_path;
 use super::program::{
     FlagStyle, OptionKind, ProgramAction, ProgramSpec, SubcommandSpec, program_spec, windows_spec,
 };
@@ -47,6 +48,8 @@ pub(super) struct CommandLayer {
     pub(super) clears_environment: bool,
     /// The number of words after the name of the program, except for the values of options.
     arguments: u32,
+    /// The normalized operand of [`ProgramAction::ChangeDirectory`]. `None` if there is none, or if it is not constant.
+    directory: Option<Vec<u8>>,
 }
 
 /// The subcommands of a command, separated by blanks. The bytes beyond [`NAME`] are dropped.
@@ -129,6 +132,12 @@ impl CommandLayer {
             WordRole::Program { name },
             0,
         )));
+        if let Some(path) = cx.state.directory().map(<[u8]>::to_vec) {
+            cx.emit(CommandEvent::Directory {
+                command: id,
+                path: &path,
+            });
+        }
         if name.len() < word.bytes().len() {
             let file = word.in_role(id, WordRole::Operand, 0);
             cx.emit(CommandEvent::FileIsCode { command: id, file });
@@ -158,6 +167,7 @@ impl CommandLayer {
             parallel: None,
             clears_environment: false,
             arguments: 0,
+            directory: None,
         }
     }
 
@@ -194,6 +204,16 @@ impl CommandLayer {
         script.finish(cx);
         cx.state.at = at;
         script.streams()
+    }
+
+    /// Changes the working directory of the commands that follow, if that is what the program does.
+    pub(super) fn change_directory<S: CommandSink>(&self, cx: &mut ReadContext<'_, S>) {
+        let ProgramAction::ChangeDirectory { to_home } = self.action else {
+            return;
+        };
+        let home: Option<&[u8]> = (to_home && self.arguments == 0).then_some(b"~");
+        cx.state
+            .change_directory(self.directory.as_deref().or(home));
     }
 
     pub(super) fn emit<S: CommandSink>(
@@ -384,12 +404,15 @@ pub(super) fn run_script<S: CommandSink>(
         return ScriptStreams::default();
     }
     let at = cx.state.at;
+    let directory = cx.state.saved_directory();
     let mut script = ScriptReader::nested(syntax, level + 1, command, stdin);
     for chunk in text.chunks(cx.state.now) {
         script.push(&chunk, cx);
     }
     script.finish(cx);
     cx.state.at = at;
+    // A shell of its own has a working directory of its own.
+    cx.state.restore_directory(directory.as_deref());
     script.streams()
 }
 
@@ -527,6 +550,12 @@ impl SimpleReader {
             ProgramAction::Echo => {
                 layer.operand(word, cx);
                 self.written.push(word.text);
+            }
+            ProgramAction::ChangeDirectory { .. } => {
+                if layer.operands == 0 {
+                    layer.directory = constant_directory(word, place.0);
+                }
+                layer.operand(word, cx);
             }
             _ => layer.operand(word, cx),
         }
@@ -666,6 +695,17 @@ impl SimpleReader {
         let spec = layer.and_then(|layer| layer.spec);
         self.written.is_format = spec.is_some_and(|spec| spec.names == ["printf"]);
     }
+}
+
+/// Returns the operand of `cd`, normalized, if it is constant.
+fn constant_directory(word: &ReadWord<'_>, syntax: ShellSyntax) -> Option<Vec<u8>> {
+    let path = normalize_path(word.bytes(), word.traits);
+    let is_home = path.first() == Some(&b'~');
+    let is_constant = !word.traits.expanded() || is_home && !path.contains(&b'$');
+    // `cd -` and the like depend on earlier directories.
+    let is_path = !path.is_empty() && !matches!(path[0], b'-' | b'+');
+    let is_known = is_constant && is_path && !word.traits.truncated();
+    (is_known && syntax == ShellSyntax::Posix).then(|| path.into_owned())
 }
 
 /// Returns the program whose name is written with capital letters, as file systems that ignore case find it.

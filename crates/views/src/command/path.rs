@@ -67,6 +67,23 @@ pub fn normalize_path(path: &[u8], traits: WordTraits) -> Cow<'_, [u8]> {
     Cow::Owned(normal)
 }
 
+/// Returns the working directory after a change from `from` to `to`, or `None` if it is unknown. Both are normalized.
+/// `from` is `None` for the directory of the whole text, and empty for an unknown one.
+pub(super) fn change_directory(from: Option<&[u8]>, to: &[u8]) -> Option<Vec<u8>> {
+    let path = match from {
+        _ if to.starts_with(b"/") || to.starts_with(b"~") => to.to_vec(),
+        None => to.to_vec(),
+        Some(b"") => return None,
+        Some(from) => [from, b"/", to].concat(),
+    };
+    // The home directory is written `~` in both.
+    let mut path = normalize_path(&path, WordTraits::TILDE).into_owned();
+    if path.len() > 1 && path.ends_with(b"/") {
+        path.pop();
+    }
+    Some(path)
+}
+
 /// Returns true if the path has neither `.` nor `..` segments nor repeated slashes.
 fn is_normal(path: &[u8]) -> bool {
     let last = path.iter().filter(|&&byte| byte == b'/').count();

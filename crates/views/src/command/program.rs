@@ -67,6 +67,8 @@ pub(super) enum ProgramAction {
     Assignments,
     /// It writes its operands: `echo`.
     Echo,
+    /// It changes the working directory to its first operand: `cd`. Without an operand to the home directory, if `to_home`.
+    ChangeDirectory { to_home: bool },
 }
 
 /// The kind of an option.

@@ -147,6 +147,7 @@ impl SimpleReader {
                 command: layer.id,
                 at,
             });
+            layer.change_directory(cx);
         }
         stdin_code
     }

@@ -8,8 +8,8 @@ use super::event::{
 };
 
 /// A sink that collects the commands, and displays one line for each: its number, assignments, program, subcommands,
-/// flags in brackets, operands in parentheses, redirections, `<-N` for the output of command N as its standard input,
-/// the languages of its code, and the command that contains it.
+/// flags in brackets, operands in parentheses, redirections, the working directory if the text has changed it
+/// (`in:`), `<-N` for the output of command N as its standard input, the languages of its code, and the command that contains it.
 ///
 /// For explanations and tests: unlike the reader, it keeps every command.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +68,10 @@ impl CommandSink for CommandTrace {
     fn event(&mut self, event: CommandEvent<'_>, _decided: u64) {
         match event {
             CommandEvent::Begin { command, parent } => self.command(command).parent = parent,
+            CommandEvent::Directory { command, path } => {
+                let shown = format!("in:{}", text(path));
+                self.command(command).inputs.push(shown);
+            }
             CommandEvent::Word(word) => self.word(&word),
             CommandEvent::Pipe { from, to } => {
                 self.command(to).inputs.push(format!("<-{}", from.0));

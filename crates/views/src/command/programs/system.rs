@@ -37,5 +37,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         SubcommandSpec { name: "split-window", options: "-b -c= -d -e= -f -F= -h -I -l= -P -t= -v -Z", action: super::super::program::ProgramAction::Joined { operands: 0 } },
         SubcommandSpec::new("kill-session", "-a -C -t="), SubcommandSpec::new("kill-server", ""), SubcommandSpec::new("send-keys", "-F -H -K -l -M -N= -R -t= -X -c=")]),
     ProgramSpec::new(&["test", "["], "").style(FlagStyle::Words),
-    ProgramSpec::new(&["set", "shopt", "ulimit", "unset", "alias", "unalias", "read", "cd", "pushd", "umask"], "").style(FlagStyle::Gnu),
+    ProgramSpec::new(&["set", "shopt", "ulimit", "unset", "alias", "unalias", "read", "umask"], "").style(FlagStyle::Gnu),
+    ProgramSpec::new(&["cd", "chdir"], "").style(FlagStyle::Gnu).action(super::super::program::ProgramAction::ChangeDirectory { to_home: true }),
+    ProgramSpec::new(&["pushd", "popd"], "").style(FlagStyle::Gnu).action(super::super::program::ProgramAction::ChangeDirectory { to_home: false }),
 ];
