@@ -48,18 +48,18 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         --type-list --unrestricted --vimgrep --word-regexp --help~ --version~"),
     ProgramSpec::new(&["sed", "gsed"], "-b -E -e= -f= -i? -l= -n -r -s -u -z --expression= --file= --in-place? --line-length= --quiet --silent --posix \
         --regexp-extended --sandbox --separate --unbuffered --null-data --debug --help~ --version~"),
-    ProgramSpec::new(&["tar", "gtar", "bsdtar"], "-A -b= -B -C= -c -d -f= -F= -g= -G -h -H= -i -I= -j -J -k -K= -l -L= -m -M -n -N= -O -o -P -p -r -R -s -S -T= -t -U -u -V= -v -W \
+    ProgramSpec::new(&["tar", "gtar", "bsdtar"], "-A -b= -B -C= -c -d -f= -F$ -g= -G -h -H= -i -I$ -j -J -k -K= -l -L= -m -M -n -N= -O -o -P -p -r -R -s -S -T= -t -U -u -V= -v -W \
         -w -X= -x -Z -z --append --catenate --create --delete --diff --extract --get --list --update --file= --directory= \
         --exclude= --exclude-from= --files-from= --gzip --bzip2 --xz --zstd --absolute-names --overwrite --remove-files \
-        --strip-components= --transform= --to-command$ --checkpoint? --checkpoint-action= --use-compress-program= --rsh-command= \
+        --strip-components= --transform= --to-command$ --checkpoint? --checkpoint-action= --use-compress-program$ --info-script$ --new-volume-script$ --rsh-command= \
         --help~ --version~"),
-    ProgramSpec::new(&["rsync"], "-0 -4 -6 -a -A -b -B= -c -C -d -D -e= -E -f= -F -g -h -H -i -I -k -K -l -L -M= -m -n~ -N -o -O -p -P -q -r -R -S -s -t -T= -u -U -v -V~ -W -x -X -y -z \
+    ProgramSpec::new(&["rsync"], "-0 -4 -6 -a -A -b -B= -c -C -d -D -e$ -E -f= -F -g -h -H -i -I -k -K -l -L -M= -m -n~ -N -o -O -p -P -q -r -R -S -s -t -T= -u -U -v -V~ -W -x -X -y -z \
         --archive --append --backup --backup-dir= --bwlimit= --checksum --compress --copy-links --cvs-exclude --delete --del \
         --delete-before --delete-during --delete-after --delete-delay --delete-excluded --dry-run~ --exclude= --exclude-from= \
         --existing --files-from= --filter= --force --human-readable --ignore-errors --ignore-existing --ignore-times --include= \
         --include-from= --inplace --link-dest= --links --list-only~ --log-file= --max-delete= --max-size= --min-size= \
         --no-perms --no-owner --no-group --owner --partial --partial-dir= --password-file= --perms --port= --progress --prune-empty-dirs \
-        --quiet --recursive --relative --remove-source-files --rsh= --rsync-path= --safe-links --size-only --sparse --stats --suffix= --temp-dir= \
+        --quiet --recursive --relative --remove-source-files --rsh$ --rsync-path$ --safe-links --size-only --sparse --stats --suffix= --temp-dir= \
         --times --timeout= --update --verbose --whole-file --help~ --version~"),
     ProgramSpec::new(&["zip"], "-r -q -m -e -j -u -x= -i= -P= -b= -d -F -f -T -TT= -y -9 -0 --encrypt --password= --move --recurse-paths --exclude= --include="),
     ProgramSpec::new(&["unzip"], "-a -c -d= -f -j -l -L -n -o -p -P= -q -t -u -v -V -x= -z -Z"),
