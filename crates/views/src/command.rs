@@ -201,6 +201,14 @@ impl<S: CommandSink> ReadContext<'_, S> {
         self.sink.event(event, self.state.now);
     }
 
+    /// Emits the working directory of a command, if the text has changed it.
+    fn emit_directory(&mut self, command: CommandId) {
+        let ReadContext { state, sink } = self;
+        if let Some(path) = state.directory() {
+            sink.event(CommandEvent::Directory { command, path }, state.now);
+        }
+    }
+
     fn next_id(&mut self) -> CommandId {
         self.state.last_id += 1;
         CommandId(self.state.last_id)

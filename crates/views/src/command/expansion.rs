@@ -28,6 +28,10 @@ pub(super) struct Constants {
     outputs: Vec<(Vec<u8>, CommandIds)>,
     /// The number of bytes that values have added to the text.
     added: u64,
+    /// The normalized operand of the last `cd`, and the command.
+    directory_operand: (Option<CommandId>, Vec<u8>),
+    /// A buffer of a path.
+    path: Vec<u8>,
 }
 
 /// The names of variables with their values.
@@ -73,11 +77,16 @@ impl ReaderState {
     /// Records the value of a variable; `None` if it is unknown.
     pub(super) fn assign(&mut self, name: &[u8], value: Option<&[u8]>) {
         let values = &mut self.constants.values;
-        values.retain(|(known, _)| known != name);
+        let known = values.iter().position(|(known, _)| known == name);
         let Some(value) = value.filter(|value| value.len() <= VALUE && name.len() <= VALUE) else {
+            known.map(|index| values.swap_remove(index));
             return;
         };
-        if values.len() < self.limits.expansions {
+        if let Some(index) = known {
+            let known = &mut values[index].1;
+            known.clear();
+            known.extend_from_slice(value);
+        } else if values.len() < self.limits.expansions {
             values.push((name.to_vec(), value.to_vec()));
         } else {
             self.counters.expansions += 1;
@@ -90,10 +99,27 @@ impl ReaderState {
         path.filter(|path| !path.is_empty() && *path != b".")
     }
 
-    /// Changes the working directory to a normalized path; `None` if the new one is unknown.
-    pub(super) fn change_directory(&mut self, to: Option<&[u8]>) {
-        let path = to.and_then(|to| change_directory(self.value(DIRECTORY), to));
-        self.assign(DIRECTORY, Some(&path.unwrap_or_default()));
+    /// Records the normalized operand of a command that changes the working directory.
+    pub(super) fn set_directory_operand(&mut self, command: CommandId, path: &[u8]) {
+        let (of, operand) = &mut self.constants.directory_operand;
+        *of = Some(command);
+        operand.clear();
+        operand.extend_from_slice(path);
+    }
+
+    /// Changes the working directory to the recorded operand of the command, or to `default`. Without both it is unknown.
+    pub(super) fn change_directory(&mut self, command: CommandId, default: Option<&[u8]>) {
+        let mut path = std::mem::take(&mut self.constants.path);
+        let to = match &self.constants.directory_operand {
+            (Some(of), operand) if *of == command => Some(&operand[..]),
+            _ => default,
+        };
+        let is_known = to.is_some_and(|to| change_directory(self.value(DIRECTORY), to, &mut path));
+        if !is_known || path.len() > VALUE {
+            path.clear();
+        }
+        self.assign(DIRECTORY, Some(&path));
+        self.constants.path = path;
     }
 
     /// Returns the value to be [restored](Self::restore_directory).

@@ -1,5 +1,7 @@
 //! One command of a chain of wrappers: the roles of its words by the table of its program.
 
+use std::borrow::Cow;
+
 use super::super::chunk::OffsetMap;
 use super::event::{
     CommandEvent, CommandId, CommandSink, CommandWord, ParentCommand, ParentRelation, WordRole,
@@ -48,8 +50,6 @@ pub(super) struct CommandLayer {
     pub(super) clears_environment: bool,
     /// The number of words after the name of the program, except for the values of options.
     arguments: u32,
-    /// The normalized operand of [`ProgramAction::ChangeDirectory`]. `None` if there is none, or if it is not constant.
-    directory: Option<Vec<u8>>,
 }
 
 /// The subcommands of a command, separated by blanks. The bytes beyond [`NAME`] are dropped.
@@ -132,12 +132,7 @@ impl CommandLayer {
             WordRole::Program { name },
             0,
         )));
-        if let Some(path) = cx.state.directory().map(<[u8]>::to_vec) {
-            cx.emit(CommandEvent::Directory {
-                command: id,
-                path: &path,
-            });
-        }
+        cx.emit_directory(id);
         if name.len() < word.bytes().len() {
             let file = word.in_role(id, WordRole::Operand, 0);
             cx.emit(CommandEvent::FileIsCode { command: id, file });
@@ -167,7 +162,6 @@ impl CommandLayer {
             parallel: None,
             clears_environment: false,
             arguments: 0,
-            directory: None,
         }
     }
 
@@ -212,8 +206,7 @@ impl CommandLayer {
             return;
         };
         let home: Option<&[u8]> = (to_home && self.arguments == 0).then_some(b"~");
-        cx.state
-            .change_directory(self.directory.as_deref().or(home));
+        cx.state.change_directory(self.id, home);
     }
 
     pub(super) fn emit<S: CommandSink>(
@@ -552,8 +545,10 @@ impl SimpleReader {
                 self.written.push(word.text);
             }
             ProgramAction::ChangeDirectory { .. } => {
-                if layer.operands == 0 {
-                    layer.directory = constant_directory(word, place.0);
+                if let Some(path) = constant_directory(word, place.0)
+                    && layer.operands == 0
+                {
+                    cx.state.set_directory_operand(layer.id, &path);
                 }
                 layer.operand(word, cx);
             }
@@ -698,14 +693,14 @@ impl SimpleReader {
 }
 
 /// Returns the operand of `cd`, normalized, if it is constant.
-fn constant_directory(word: &ReadWord<'_>, syntax: ShellSyntax) -> Option<Vec<u8>> {
+fn constant_directory<'a>(word: &ReadWord<'a>, syntax: ShellSyntax) -> Option<Cow<'a, [u8]>> {
     let path = normalize_path(word.bytes(), word.traits);
     let is_home = path.first() == Some(&b'~');
     let is_constant = !word.traits.expanded() || is_home && !path.contains(&b'$');
     // `cd -` and the like depend on earlier directories.
     let is_path = !path.is_empty() && !matches!(path[0], b'-' | b'+');
     let is_known = is_constant && is_path && !word.traits.truncated();
-    (is_known && syntax == ShellSyntax::Posix).then(|| path.into_owned())
+    (is_known && syntax == ShellSyntax::Posix).then_some(path)
 }
 
 /// Returns the program whose name is written with capital letters, as file systems that ignore case find it.

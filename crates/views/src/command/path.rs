@@ -67,21 +67,30 @@ pub fn normalize_path(path: &[u8], traits: WordTraits) -> Cow<'_, [u8]> {
     Cow::Owned(normal)
 }
 
-/// Returns the working directory after a change from `from` to `to`, or `None` if it is unknown. Both are normalized.
-/// `from` is `None` for the directory of the whole text, and empty for an unknown one.
-pub(super) fn change_directory(from: Option<&[u8]>, to: &[u8]) -> Option<Vec<u8>> {
-    let path = match from {
-        _ if to.starts_with(b"/") || to.starts_with(b"~") => to.to_vec(),
-        None => to.to_vec(),
-        Some(b"") => return None,
-        Some(from) => [from, b"/", to].concat(),
-    };
+/// Writes the working directory after a change from `from` to `to` into `path`. Returns false if it is unknown. Both are
+/// normalized. `from` is `None` for the directory of the whole text, and empty for an unknown one.
+pub(super) fn change_directory(from: Option<&[u8]>, to: &[u8], path: &mut Vec<u8>) -> bool {
+    path.clear();
+    if let Some(from) = from.filter(|_| !to.starts_with(b"/") && !to.starts_with(b"~")) {
+        if from.is_empty() {
+            return false;
+        }
+        path.extend_from_slice(from);
+        path.push(b'/');
+    }
+    path.extend_from_slice(to);
     // The home directory is written `~` in both.
-    let mut path = normalize_path(&path, WordTraits::TILDE).into_owned();
+    let normal = match normalize_path(path, WordTraits::TILDE) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(normal) => Some(normal),
+    };
+    if let Some(normal) = normal {
+        *path = normal;
+    }
     if path.len() > 1 && path.ends_with(b"/") {
         path.pop();
     }
-    Some(path)
+    true
 }
 
 /// Returns true if the path has neither `.` nor `..` segments nor repeated slashes.
