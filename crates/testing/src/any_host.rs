@@ -84,6 +84,8 @@ struct Sent {
     text: String,
     /// The bytes of the part: the text, or a call with the text as its argument.
     bytes: Vec<u8>,
+    /// The ends of the fragments, if the part is the text.
+    ends: Vec<usize>,
     pushed: usize,
     is_closed: bool,
     taken: Vec<u8>,
@@ -92,9 +94,18 @@ struct Sent {
 fn sent(choices: &mut Choices<'_>) -> Sent {
     let channel = choices.pick(&CHANNELS);
     let number = choices.below(12);
-    let text: String = (0..number).map(|_| choices.pick(&FRAGMENTS)).collect();
+    let fragments: Vec<&str> = (0..number).map(|_| choices.pick(&FRAGMENTS)).collect();
+    let text = fragments.concat();
+    let mut ends: Vec<usize> = fragments
+        .iter()
+        .scan(0, |end, fragment| {
+            *end += fragment.len();
+            Some(*end)
+        })
+        .collect();
     let bytes = match channel {
         Channel::ToolInput => {
+            ends.clear();
             let number = choices.below(100);
             serde_json::json!({ "n": number, "text": text }).to_string()
         }
@@ -104,6 +115,7 @@ fn sent(choices: &mut Choices<'_>) -> Sent {
         channel,
         text,
         bytes: bytes.into_bytes(),
+        ends,
         pushed: 0,
         is_closed: false,
         taken: Vec::new(),
@@ -205,7 +217,12 @@ pub fn run(data: &[u8]) {
                 part.taken.extend_from_slice(forwarded.unwrap_or_default());
             }
             8 | 9 => {
-                let end = (part.pushed + choices.below(9)).min(part.bytes.len());
+                // A whole fragment, which may be a whole match.
+                let fragment = part.ends.iter().find(|end| **end > part.pushed);
+                let end = match fragment {
+                    Some(end) => *end,
+                    None => (part.pushed + choices.below(9)).min(part.bytes.len()),
+                };
                 let forwarded = attempt.forward(id(number), &part.bytes[part.pushed..end]);
                 part.taken.extend_from_slice(forwarded.unwrap_or_default());
                 part.pushed = end;
