@@ -736,7 +736,8 @@ impl Conversation {
     /// input, JSON stays JSON. Empty after a cut.
     ///
     /// The concatenation of all that is taken of a part depends on the text of the part alone, not on how it was split:
-    /// it is the redacted text, or, if the attempt is cut, a prefix of it.
+    /// it is the redacted text, or, if the attempt is cut, a prefix of it. How much of it a single call returns may also
+    /// depend on the states that the automata of the pack have built for other text.
     ///
     /// # Complexity
     /// Constant if no rule of the pack can hold text of that channel: the buffer is handed out as it is. Otherwise linear
