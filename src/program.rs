@@ -33,7 +33,7 @@ use ttsr_views::path::ArgScope;
 pub(crate) use capture::{CaptureGroup, GroupFilter};
 pub(crate) use command::{
     CommandCache, CommandOwner, CommandPattern, CommandProgress, CommandSet, MAX_FLAGS,
-    OperandPaths, ProgressState, ReadMatches, WordNeeds, operand_texts,
+    PathSpellings, ProgressState, ReadMatches, WordNeeds, operand_texts,
 };
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};

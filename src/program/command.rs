@@ -122,9 +122,10 @@ pub(crate) struct CommandProgress {
     pub(crate) state: ProgressState,
 }
 
-/// The normalized text of an operand.
+/// The spellings of the path that an operand or a working directory is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OperandPaths<'a> {
+pub(crate) struct PathSpellings<'a> {
+    /// The normalized text.
     pub(crate) path: &'a [u8],
     /// The same path with `~` in place of the home directory, if it is written in full.
     pub(crate) below_home: Option<&'a [u8]>,
@@ -447,7 +448,8 @@ impl CommandSet {
     }
 }
 
-/// Returns the regular expressions on operands in a pattern of a command and in the patterns that it relates to.
+/// Returns the regular expressions on operands and working directories in a pattern of a command and in the patterns that
+/// it relates to.
 pub(crate) fn operand_texts(pattern: &Pattern) -> Vec<&str> {
     let Some(command) = pattern.command.as_deref() else {
         return Vec::new();
@@ -570,7 +572,7 @@ fn is_flag(
     })
 }
 
-impl OperandPaths<'_> {
+impl PathSpellings<'_> {
     fn is_match(self, vm: &LazyPike, cache: &mut CommandCache) -> bool {
         let vm = vm.get();
         let mut is_match = |path: &[u8]| vm.is_match(path, &mut cache.pike);
@@ -621,7 +623,7 @@ impl CommandProgress {
         index: u32,
         is_subcommand: bool,
         text: &[u8],
-        paths: OperandPaths<'_>,
+        paths: PathSpellings<'_>,
         cache: &mut CommandCache,
     ) {
         if let Some(glob) = pattern.subcommands.get(index as usize) {
@@ -655,7 +657,7 @@ impl CommandProgress {
     pub(crate) fn add_directory(
         &mut self,
         pattern: &CommandPattern,
-        paths: OperandPaths<'_>,
+        paths: PathSpellings<'_>,
         cache: &mut CommandCache,
     ) {
         let wanted = pattern.directory.as_ref();

@@ -78,9 +78,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
         println!("{pieces}");
         return Ok(ExitStatus::Clean);
     }
+    if options.instructions {
+        // Before anything is measured, which takes seconds.
+        instructions::check(options)?;
+    }
     let mut report = measure::measure(&pack, &script)?;
     if options.instructions {
-        instructions::count(options, &mut report.rows)?;
+        instructions::count(&mut report.rows)?;
     }
     match &options.out {
         None => write(&report, options.format, standard_output(options.format))?,

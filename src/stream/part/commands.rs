@@ -13,7 +13,7 @@ use super::admit::{Admission, HaystackScope};
 use super::condition::{FullMatch, TextPosition};
 use super::haystack::MatchContext;
 use crate::program::{
-    CommandCache, CommandPattern, CommandProgress, CommandSet, ConditionExtent, OperandPaths,
+    CommandCache, CommandPattern, CommandProgress, CommandSet, ConditionExtent, PathSpellings,
     ProgressState, ReadMatches,
 };
 use crate::stream::Counters;
@@ -175,7 +175,7 @@ impl CommandSink for CommandMatcher<'_, '_> {
             CommandEvent::Directory { command, path } => {
                 let below_home = set.with_tilde(path);
                 let below_home = below_home.as_deref();
-                let paths = OperandPaths { path, below_home };
+                let paths = PathSpellings { path, below_home };
                 self.commands
                     .change(set, command, |progress, pattern, cache| {
                         progress.add_directory(pattern, paths, cache);
@@ -437,7 +437,7 @@ impl Commands {
             WordRole::Subcommand | WordRole::Operand => {
                 let path = operand_text(word);
                 let below_home = set.with_tilde(&path);
-                let paths = OperandPaths {
+                let paths = PathSpellings {
                     path: &path,
                     below_home: below_home.as_deref(),
                 };

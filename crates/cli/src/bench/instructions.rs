@@ -25,8 +25,8 @@ pub(super) struct ChildArgs {
     passes: Option<usize>,
 }
 
-/// Counts the instructions of the rows.
-pub(super) fn count(options: &Options, rows: &mut [RowCost]) -> Result<(), CommandError> {
+/// Returns an error if instructions cannot be counted here.
+pub(super) fn check(options: &Options) -> Result<(), CommandError> {
     if options
         .streams
         .iter()
@@ -42,6 +42,11 @@ pub(super) fn count(options: &Options, rows: &mut [RowCost]) -> Result<(), Comma
             "--instructions needs valgrind, which is not installed".to_owned(),
         ));
     }
+    Ok(())
+}
+
+/// Counts the instructions of the rows.
+pub(super) fn count(rows: &mut [RowCost]) -> Result<(), CommandError> {
     for cost in rows {
         let passes = PASSES_NS / (cost.ns * cost.pieces as f64);
         let passes = passes.clamp(2.0, 1e6) as usize;

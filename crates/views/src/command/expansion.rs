@@ -5,7 +5,7 @@ use super::event::{CommandEvent, CommandId, CommandSink, WordTraits};
 use super::ids::CommandIds;
 use super::lexer::LexContext;
 use super::list::ListReader;
-use super::path::change_directory;
+use super::path::resolve_directory;
 use super::script::ScriptReader;
 use super::{ReadContext, ReaderState};
 
@@ -114,7 +114,7 @@ impl ReaderState {
             (Some(of), operand) if *of == command => Some(&operand[..]),
             _ => default,
         };
-        let is_known = to.is_some_and(|to| change_directory(self.value(DIRECTORY), to, &mut path));
+        let is_known = to.is_some_and(|to| resolve_directory(self.value(DIRECTORY), to, &mut path));
         if !is_known || path.len() > VALUE {
             path.clear();
         }

@@ -69,7 +69,7 @@ pub fn normalize_path(path: &[u8], traits: WordTraits) -> Cow<'_, [u8]> {
 
 /// Writes the working directory after a change from `from` to `to` into `path`. Returns false if it is unknown. Both are
 /// normalized. `from` is `None` for the directory of the whole text, and empty for an unknown one.
-pub(super) fn change_directory(from: Option<&[u8]>, to: &[u8], path: &mut Vec<u8>) -> bool {
+pub(super) fn resolve_directory(from: Option<&[u8]>, to: &[u8], path: &mut Vec<u8>) -> bool {
     path.clear();
     if let Some(from) = from.filter(|_| !to.starts_with(b"/") && !to.starts_with(b"~")) {
         if from.is_empty() {

@@ -8,8 +8,9 @@ use super::event::{
 };
 
 /// A sink that collects the commands, and displays one line for each: its number, assignments, program, subcommands,
-/// flags in brackets, operands in parentheses, redirections, the working directory if the text has changed it
-/// (`in:`), `<-N` for the output of command N as its standard input, the languages of its code, and the command that contains it.
+/// flags in brackets, operands in parentheses, redirections, `in:` with the working directory if the text has changed
+/// it, `<-N` for the output of command N as its standard input, the languages of its code, and the command that
+/// contains it.
 ///
 /// For explanations and tests: unlike the reader, it keeps every command.
 #[derive(Clone, Debug, Default)]
