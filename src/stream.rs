@@ -132,8 +132,9 @@ pub struct Counters {
     /// Matches that were dropped because the file or the tool of the part never became known.
     pub unscoped: u64,
     /// Possible matches that were not decided: of a pattern with look-around or back-references whose verification
-    /// exceeded a limit such as [`Limits::confirm_steps`](crate::Limits::confirm_steps), and in code that was too long
-    /// for rules with `ast`, or to wait for the name of its file.
+    /// exceeded a limit such as [`Limits::confirm_steps`](crate::Limits::confirm_steps), in code that was too long for
+    /// rules with `ast`, or to wait for the name of its file, and beyond 256 matches of one rule that wait for the file or
+    /// the tool, an exception or the end of the part. The text of the last is redacted if the rule redacts.
     pub unconfirmed: u64,
     /// Matches that were longer than [`Limits::stretch_bytes`](crate::Limits::stretch_bytes) and were cut there.
     pub cut_matches: u64,

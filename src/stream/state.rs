@@ -169,13 +169,30 @@ impl StreamState {
         index as u32
     }
 
-    /// Adds the redaction of a match that starts at `start`.
-    pub(super) fn add_redaction(&mut self, hit: &Hit, start: u64) {
+    /// Counts a match that cannot be decided, because too many of its rule wait already. Its text is redacted if the rule
+    /// redacts: text that may have to be redacted is never released.
+    pub(super) fn add_undecided(&mut self, program: &Program, record: &RecordedMatch) {
+        self.counters.unconfirmed += 1;
+        self.redact(program, record);
+    }
+
+    /// Adds the redaction of a match, if its rule redacts.
+    pub(super) fn redact(&mut self, program: &Program, record: &RecordedMatch) {
+        let Hit {
+            rule, part, end, ..
+        } = record.hit;
+        let redacts = program.compound(rule).is_some_and(|it| it.redacts);
+        let Some(start) = record.start else {
+            return;
+        };
+        if !redacts || !program.rule(rule).holds_live() {
+            return;
+        }
         let redaction = Redaction {
-            part: hit.part,
-            rule: hit.rule,
+            part,
+            rule,
             start,
-            end: hit.end,
+            end,
         };
         // The views of one delta are read one after the other, so matches are not found in the order of their offsets.
         let key = |it: &Redaction| (it.part, it.start, it.end, it.rule);

@@ -808,6 +808,56 @@ fn so_many_matches_wait_for_the_file_and_no_more() {
     let hits = stream.push(PART, input.as_bytes()).to_vec();
     let rules: Vec<_> = hits.iter().map(|hit| &*pack.rule(hit.rule).id).collect();
     assert_eq!(rules, ["t/r"]);
+    assert_eq!(stream.counters().unconfirmed, 2 * (300 - 256));
+}
+
+#[test]
+fn matches_beyond_those_that_wait_are_redacted_and_counted() {
+    let rule = "[rule.r]\ndescription = 'd'\naction = 'redact'\n";
+    let conditions = [
+        // They wait for the name of the file.
+        "on = ['tool-input']\npaths = ['*.rs']\nargs = ['content']\nmatch.any = [{ literal = 'ab' }]",
+        // For an exception in the same part.
+        "on = ['tool-input']\nmatch = { any = [{ literal = 'ab' }], none = [{ literal = 'zz' }], within = { part = true } }",
+        // For the end of the part.
+        "on = ['tool-input']\nmatch = { any = [{ literal = 'ab' }], last = 100000 }",
+    ];
+    let input = format!(r#"{{"content":"{}","path":"a.rs"}}"#, "ab ".repeat(300));
+    for condition in conditions {
+        for size in [1, 100, 2000] {
+            let pack = rules(&format!("{rule}{condition}"));
+            let mut stream = pack.stream();
+            stream.open(PART, Channel::ToolInput);
+            for delta in input.as_bytes().chunks(size) {
+                let _ = stream.push(PART, delta);
+            }
+            let _ = stream.finish();
+            let counts = (stream.redactions().len(), stream.counters().unconfirmed);
+            assert_eq!(counts, (300, 44), "{condition} in pieces of {size}");
+        }
+    }
+}
+
+#[test]
+fn many_matches_of_a_step_do_not_push_out_those_of_the_step_before() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.within = { message = true }\n\
+         match.sequence = [{ literal = 'ab' }, { literal = 'cd' }, { literal = 'ef' }]",
+    );
+    let (first, second) = (PartId(0), PartId(1));
+    // The parts follow each other, or the second one arrives first.
+    for order in [[first, second], [second, first]] {
+        let mut stream = pack.stream();
+        for part in [first, second] {
+            stream.open(part, Channel::Text);
+        }
+        let text = |part| match part == first {
+            true => "cd ef ab ".to_owned(),
+            false => format!("{}ef ", "cd ".repeat(300)),
+        };
+        let hits = order.map(|part| stream.push(part, text(part).as_bytes()).len());
+        assert_eq!(hits, [0, 1], "{order:?}");
+    }
 }
 
 #[test]

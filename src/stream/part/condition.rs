@@ -53,8 +53,9 @@ struct RuleProgress {
     all: Vec<Option<MatchSpan>>,
     /// For each pattern of `sequence`: the ends that the sequence up to it can have, each with the latest start.
     sequence: Vec<VecDeque<MatchSpan>>,
-    /// The matches of a sequence over several parts, which need not arrive in the order of their positions.
-    message_matches: Vec<(MatchSpan, u32)>,
+    /// For each pattern of a sequence over several parts: its matches that the sequence may contain, in the order of
+    /// their positions, in which they need not arrive.
+    over_parts: Vec<Vec<MatchSpan>>,
     /// The exception that begins last.
     none: Option<MatchSpan>,
     /// Complete matches that an exception may still cancel, or that wait for the end of the text.
@@ -67,6 +68,17 @@ struct RuleProgress {
 struct MatchSpan {
     start: TextPosition,
     end: TextPosition,
+}
+
+/// The result of a match for the condition of its rule.
+#[derive(Debug)]
+pub(in crate::stream) enum ConditionResult {
+    /// The condition is not complete, or the match waits, or it is cancelled.
+    Incomplete,
+    /// The match completes the condition, and no exception can cancel it.
+    Complete(RecordedMatch),
+    /// The match completes the condition, but too many matches wait already for what may cancel it.
+    Undecided(RecordedMatch),
 }
 
 /// A match that completes its condition, but may be cancelled.
@@ -100,8 +112,7 @@ impl ConditionState {
         pending.map(|pending| pending.span.start.offset).min()
     }
 
-    /// Adds a match of a pattern. Returns its record if it completes the condition of the rule and no exception can
-    /// cancel it.
+    /// Adds a match of a pattern.
     pub(super) fn add_match(
         &mut self,
         compound: &CompoundCondition,
@@ -109,18 +120,19 @@ impl ConditionState {
         found: &FullMatch,
         record: RecordedMatch,
         counters: &mut Counters,
-    ) -> Option<RecordedMatch> {
+    ) -> ConditionResult {
         let span = MatchSpan {
             start: found.start,
             end: found.end,
         };
         let progress = self.progress(record.hit.rule, compound);
-        let whole = progress.complete(compound, role, span);
+        let whole = progress.complete(compound, role, span, counters);
         let waits = compound.has_none || compound.last.is_some();
-        if !waits {
-            return whole.map(|_| record);
-        }
+        let mut undecided = None;
         if let Some(whole) = whole {
+            if !waits {
+                return ConditionResult::Complete(record);
+            }
             let pending = PendingMatch {
                 span: whole,
                 last: span,
@@ -129,10 +141,10 @@ impl ConditionState {
             if matches!(role, PatternRole::All(_)) {
                 progress.drop_superseded(&pending);
             }
-            progress.add_pending(compound, pending, counters);
+            undecided = progress.add_pending(compound, pending);
         }
         self.update_has_pending();
-        None
+        undecided.map_or(ConditionResult::Incomplete, ConditionResult::Undecided)
     }
 
     /// Admits the pending matches of the rule that no text at `position` or later can cancel.
@@ -197,6 +209,7 @@ impl ConditionState {
                 let progress = RuleProgress {
                     all: vec![None; compound.all],
                     sequence: vec![VecDeque::new(); compound.sequence],
+                    over_parts: vec![Vec::new(); compound.sequence],
                     ..RuleProgress::default()
                 };
                 self.rules.push((rule, progress));
@@ -214,10 +227,14 @@ impl RuleProgress {
         compound: &CompoundCondition,
         role: PatternRole,
         span: MatchSpan,
+        counters: &mut Counters,
     ) -> Option<MatchSpan> {
         match role {
             PatternRole::Any => Some(span),
             PatternRole::All(index) => self.complete_all(compound, index as usize, span),
+            PatternRole::Sequence(index) if compound.extent() == ConditionExtent::Message => {
+                self.complete_over_parts(index as usize, span, counters)
+            }
             PatternRole::Sequence(index) => self.complete_sequence(compound, index as usize, span),
             PatternRole::None => {
                 self.add_exception(compound, span);
@@ -256,9 +273,6 @@ impl RuleProgress {
         index: usize,
         span: MatchSpan,
     ) -> Option<MatchSpan> {
-        if compound.extent() == ConditionExtent::Message {
-            return self.complete_over_parts(index, span);
-        }
         let whole = match index.checked_sub(1) {
             None => span,
             Some(before) => {
@@ -291,29 +305,38 @@ impl RuleProgress {
         None
     }
 
-    /// [`complete_sequence`](Self::complete_sequence) for a sequence over parts, which may interleave: keeps all matches
-    /// until the sequence is complete.
-    fn complete_over_parts(&mut self, index: usize, span: MatchSpan) -> Option<MatchSpan> {
-        if self.message_matches.len() == PENDING_MATCHES {
-            self.message_matches.remove(0);
-        }
-        self.message_matches.push((span, index as u32));
-        self.message_matches
-            .sort_by_key(|(span, _)| span.end.offset);
+    /// As [`complete_sequence`](Self::complete_sequence), for a sequence over parts, which may interleave.
+    fn complete_over_parts(
+        &mut self,
+        index: usize,
+        span: MatchSpan,
+        counters: &mut Counters,
+    ) -> Option<MatchSpan> {
+        let matches = &mut self.over_parts[index];
+        let at = matches.partition_point(|known| known.end.offset <= span.end.offset);
+        matches.insert(at, span);
         let mut whole: Option<MatchSpan> = None;
-        let mut next = 0;
-        for &(span, index) in &self.message_matches {
-            let follows = whole.is_none_or(|whole| whole.end.offset <= span.start.offset);
-            if index == next && follows {
-                whole = Some(whole.map_or(span, |whole| whole.with(span)));
-                next += 1;
-            }
+        for matches in &mut self.over_parts {
+            let from = whole.map_or(0, |whole| whole.end.offset);
+            let Some(&first) = matches.iter().find(|it| it.start.offset >= from) else {
+                whole = None;
+                break;
+            };
+            // The patterns before end no earlier than at `from`, and a match that is found later can only move that
+            // end to the front. So of the matches after it only the one that ends first can be needed.
+            matches.retain(|it| it.start.offset < from || *it == first);
+            whole = Some(whole.map_or(first, |whole| whole.with(first)));
         }
-        let is_complete = next as usize == self.sequence.len();
-        if is_complete {
-            self.message_matches.clear();
+        if whole.is_some() {
+            self.over_parts.iter_mut().for_each(Vec::clear);
+            return whole;
         }
-        whole.filter(|_| is_complete)
+        let matches = &mut self.over_parts[index];
+        if matches.len() > PENDING_MATCHES {
+            matches.remove(0);
+            counters.unconfirmed += 1;
+        }
+        None
     }
 
     /// Adds an exception, and cancels the pending matches that it is near.
@@ -345,19 +368,18 @@ impl RuleProgress {
         });
     }
 
-    /// Adds a complete match that an exception or the end of the text may cancel.
+    /// Adds a complete match that an exception or the end of the text may cancel. Returns its record if too many wait.
     fn add_pending(
         &mut self,
         compound: &CompoundCondition,
         pending: PendingMatch,
-        counters: &mut Counters,
-    ) {
+    ) -> Option<RecordedMatch> {
         let span = pending.span;
         let is_excepted = self
             .none
             .is_some_and(|known| fits_within(compound.within, span.with(known)));
         if is_excepted {
-            return;
+            return None;
         }
         if let Some(last) = compound.last {
             // A match that is too far from here is also too far from the end.
@@ -366,9 +388,9 @@ impl RuleProgress {
         }
         if compound.reports_every() || self.pending.len() < PENDING_MATCHES {
             self.push_pending(pending);
-        } else {
-            counters.unconfirmed += 1;
+            return None;
         }
+        Some(pending.record)
     }
 }
 

@@ -147,7 +147,7 @@ impl PartScope {
         match self.is_admitted(program, &record) {
             Some(false) => {}
             Some(true) => self.apply(program, record, results, state),
-            None => self.add_pending(program, record),
+            None => self.add_pending(program, record, state),
         }
     }
 
@@ -206,15 +206,16 @@ impl PartScope {
     }
 
     /// Keeps a match until its scope is known. A rule that needs only its first match keeps only the earliest.
-    fn add_pending(&mut self, program: &Program, record: RecordedMatch) {
+    fn add_pending(&mut self, program: &Program, record: RecordedMatch, state: &mut StreamState) {
         let rule = record.hit.rule;
         let mut known = self
             .pending
             .iter_mut()
             .filter(|known| known.hit.rule == rule);
         if let Some(compound) = program.compound(rule).filter(|it| it.needs_every_match()) {
-            if compound.reports_every() || known.count() < PENDING_MATCHES {
-                self.pending.push(record);
+            match compound.reports_every() || known.count() < PENDING_MATCHES {
+                true => self.pending.push(record),
+                false => state.add_undecided(program, &record),
             }
         } else if let Some(known) = known.next() {
             // The patterns of one delta are not reported in order.
@@ -260,13 +261,7 @@ impl PartScope {
             return;
         }
         // Before the report, which drops all matches but the first: every match is redacted.
-        if let (Some(start), true) = (
-            record.start,
-            compound.is_some_and(|compound| compound.redacts)
-                && program.rule(record.hit.rule).holds_live(),
-        ) {
-            state.add_redaction(&record.hit, start);
-        }
+        state.redact(program, &record);
         self.report(record, results, state);
     }
 

@@ -478,10 +478,8 @@ fn add_match(
     record.file = scope.file.cloned();
     if compound.extent() == ConditionExtent::Haystack || compound.last.is_some() {
         let counters = &mut admission.state.counters;
-        let complete = conditions.add_match(compound, role, found, record, counters);
-        complete
-            .into_iter()
-            .for_each(|record| admission.admit(record));
+        let result = conditions.add_match(compound, role, found, record, counters);
+        admission.admit_result(result);
     } else {
         admission.queue(role, found.clone(), record);
     }
