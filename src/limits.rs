@@ -63,8 +63,9 @@ pub struct Limits {
     ///   successors exist, with at most twice the budget together.
     /// - Address space: a table allocates three times its room, which becomes resident as it is used, or at once where the
     ///   system or the allocator does not zero memory page by page.
-    /// - Products: text channels with several automata have at most eight products of them with at most 6 MiB each, twice
-    ///   that while one is replaced.
+    /// - Products: text channels with several automata have at most eight products of them. A product reserves 8 MiB of
+    ///   address space (256 KiB on WebAssembly) and occupies at most 10 MiB with what belongs to its states, twice that
+    ///   while it is replaced.
     pub table_bytes: usize,
     /// The most parts of one stream. A closed part costs at most 20 bytes, and 40 more for the names of its tool, call
     /// and file, if it has any; a part beyond the limit costs nothing. Default 10,000.

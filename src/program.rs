@@ -40,7 +40,7 @@ pub(crate) use detector_spec::{DetectorRule, DetectorSpec};
 pub(crate) use lazy_pike::LazyPike;
 pub(crate) use product::{MarkdownUse, ProductCache, StartOfPart, ViewSet};
 pub(crate) use release_plan::ReleasePlan;
-pub(crate) use scope::{AllowEntry, RuleScope};
+pub(crate) use scope::{AllowEntry, FileScope, RuleScope};
 pub(crate) use view_key::{ViewKey, ViewSource};
 
 /// The rules of a pack, compiled. A [`RuleId`] is an index into `rules`, `scopes`, `conditions` and `allows`.
@@ -119,8 +119,9 @@ pub(crate) struct ChannelRules {
     /// The syntax-tree patterns, by rule.
     #[cfg(feature = "ast")]
     pub(crate) shapes: Option<Box<AstPatternSet>>,
-    /// True if a rule or an allow entry of this channel has a path scope, so that paths in tool input must be decoded.
-    pub(crate) reads_paths: bool,
+    /// The files that rules and allow entries of this channel are limited to. Paths in tool input are decoded if there is
+    /// any.
+    pub(crate) file_scopes: Box<[Arc<FileScope>]>,
     /// The products of the matchers, built as text needs them.
     pub(crate) products: ProductCache,
 }

@@ -117,20 +117,19 @@ impl ScanMatch {
     #[must_use]
     pub fn from_hit(stream: &Stream, hit: &Hit) -> Option<ScanMatch> {
         Some(ScanMatch::from_record(
-            stream,
             hit.rule,
             stream.record(hit)?.clone(),
         ))
     }
 
-    fn from_record(stream: &Stream, rule: RuleId, record: RecordedMatch) -> ScanMatch {
+    fn from_record(rule: RuleId, record: RecordedMatch) -> ScanMatch {
         let Hit { end, decided, .. } = record.hit;
         ScanMatch {
             rule,
             start: record.start.unwrap_or(end).min(end),
             end,
             decided,
-            arg: stream.arg(&record.hit).map(Box::from),
+            arg: record.arg,
             excerpt: record.text,
             matched: record.matched,
         }
@@ -344,7 +343,7 @@ impl EveryMatch {
 /// Appends the matches that the stream of one rule has recorded.
 fn collect(rule: RuleId, stream: &mut Stream, found: &mut Vec<ScanMatch>) {
     let records = stream.take_records().into_iter();
-    found.extend(records.map(|record| ScanMatch::from_record(stream, rule, record)));
+    found.extend(records.map(|record| ScanMatch::from_record(rule, record)));
 }
 
 /// Returns every match of every rule of `pack` in `text`, ordered by start, end and rule. The text is read on `channel`.

@@ -607,8 +607,9 @@ impl Stream {
         self.parts[index].releasable(self.pack.program())
     }
 
-    /// Returns the ranges that must be replaced before the reply is forwarded, ordered by part and offset. A range is
-    /// present before its first byte is [releasable](Self::releasable). Ranges of different rules may overlap.
+    /// Returns the ranges of a part that must be replaced before it is forwarded, ordered by offset. A range is present
+    /// before its first byte is [releasable](Self::releasable). Ranges of different rules may overlap. All ranges are kept
+    /// as long as the stream, in 32 bytes each.
     ///
     /// In tool input, a range lies within one value or key, or within several words of a command. It may be part of a
     /// number or of `true`. A host that must keep the input valid JSON replaces such a value as a whole, by a string,
@@ -623,7 +624,7 @@ impl Stream {
     /// let mut stream = pack.stream();
     /// let text = "The key is sk-1234.";
     /// let _ = stream.push(PartId(0), text.as_bytes());
-    /// let found = &stream.redactions()[0];
+    /// let found = &stream.redactions(PartId(0))[0];
     /// assert_eq!(&text[found.start as usize..found.end as usize], "sk-1234");
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
@@ -631,11 +632,16 @@ impl Stream {
     /// # Complexity
     /// Constant: the ranges are kept in order.
     #[must_use]
-    pub fn redactions(&self) -> &[Redaction] {
+    pub fn redactions(&self, part: PartId) -> &[Redaction] {
         if self.shared.state.is_shadow {
             return &[];
         }
-        &self.shared.state.redactions
+        self.shared.state.redactions(part)
+    }
+
+    /// Drops the redactions of a part that begin before `offset`: they are applied, and nobody asks for them again.
+    pub(crate) fn forget_redactions(&mut self, part: PartId, offset: u64) {
+        self.shared.state.forget_redactions(part, offset);
     }
 
     /// Returns the offset of the first byte of a hit's match in the part as delivered, if it is known. It is known for
@@ -688,7 +694,7 @@ impl Stream {
     }
 
     /// Returns the dotted path of the argument that contains a hit: `$raw` for tool input that is not JSON, `None` outside
-    /// of tool input, and for a hit of another stream whose argument this one does not know.
+    /// of tool input, and for a hit of another stream.
     ///
     /// # Example: the command of a shell
     /// ```
@@ -700,14 +706,12 @@ impl Stream {
     /// assert_eq!(stream.arg(&hit), Some("command"));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
+    ///
+    /// # Complexity
+    /// Linear in the number of hits of the stream so far.
     #[must_use]
     pub fn arg(&self, hit: &Hit) -> Option<&str> {
-        // `NO_ARG` is beyond any list, and a hit of another stream may be.
-        self.shared
-            .state
-            .args
-            .get(hit.arg as usize)
-            .map(|arg| &**arg)
+        self.record(hit)?.arg.as_deref()
     }
 
     /// Returns the text around a hit: at most 160 bytes up to the end of the match, and at most 96 bytes of the text after
@@ -749,7 +753,7 @@ impl Stream {
     pub fn message(&self, decision: &Decision) -> String {
         match decision.hit() {
             Some(hit) => match self.rule(decision) {
-                Some(rule) => self.render(rule, hit),
+                Some(rule) => self.render(rule.message.as_deref(), rule, hit),
                 None => String::new(),
             },
             None => decision.source.limit_message(),
@@ -779,15 +783,12 @@ impl Stream {
     pub fn consult_prompt(&self, decision: &Decision) -> Option<String> {
         let rule = self.rule(decision)?;
         // A prompt is a template like a message.
-        let asking = Rule {
-            message: Some(rule.consult.as_ref()?.prompt.clone()),
-            ..rule.clone()
-        };
-        Some(self.render(&asking, decision.hit()?))
+        let prompt = &rule.consult.as_ref()?.prompt;
+        Some(self.render(Some(prompt), rule, decision.hit()?))
     }
 
-    /// Renders the message of a rule for a hit.
-    fn render(&self, rule: &Rule, hit: Hit) -> String {
+    /// Renders a template of a rule for a hit.
+    fn render(&self, template: Option<&str>, rule: &Rule, hit: Hit) -> String {
         let values = MessageValues {
             match_text: self.matched(&hit),
             channel: self.channel(hit.part).map(Channel::name),
@@ -799,7 +800,7 @@ impl Stream {
             arg: self.arg(&hit),
             captures: self.captures(hit.rule),
         };
-        render_message(rule, &values)
+        render_message(template, rule, &values)
     }
 
     /// Keeps the captures of a rule in a text that was delivered whole, for its message.
@@ -891,13 +892,13 @@ impl Stream {
     // PERF: most deltas have none, and a call costs a nanosecond of their sixty (`cargo bench --bench versus`).
     #[inline]
     fn sort_hits(&mut self) {
-        if !self.shared.results.hits.is_empty() || !self.shared.state.redactions.is_empty() {
+        if !self.shared.results.hits.is_empty() {
             self.sort_some_hits();
         }
     }
 
-    /// Removes what rules outside of the session's scope have found, and sorts the hits by the byte at which they
-    /// became certain.
+    /// Removes the hits of rules outside of the session's scope, and sorts the others by the byte at which they became
+    /// certain.
     #[cold]
     fn sort_some_hits(&mut self) {
         let SharedState { results, state } = &mut *self.shared;
@@ -905,7 +906,6 @@ impl Stream {
             // A rule is excluded from the whole stream, so this cannot suppress a later hit that would have counted.
             let is_in_scope = |rule: RuleId| !excluded[rule.index()];
             results.hits.retain(|hit| is_in_scope(hit.rule));
-            state.redactions.retain(|it| is_in_scope(it.rule));
         }
         results
             .hits

@@ -55,6 +55,7 @@ impl RuleId {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[must_use]
+#[non_exhaustive]
 pub struct Hit {
     /// The end of the match, in bytes.
     pub end: u64,
@@ -65,8 +66,6 @@ pub struct Hit {
     pub part: PartId,
     /// The rule that was broken.
     pub rule: RuleId,
-    #[serde(skip)]
-    pub(crate) arg: u32,
 }
 
 impl Hit {
@@ -75,9 +74,6 @@ impl Hit {
         (self.decided, self.end) > (decided, end)
     }
 }
-
-/// `Hit::arg` of a hit that is not inside an argument.
-pub(crate) const NO_ARG: u32 = u32::MAX;
 
 /// The cause of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -377,7 +373,6 @@ mod tests {
             decided: 6,
             part: PartId(0),
             rule: RuleId(0),
-            arg: NO_ARG,
         };
         let after = [(4, 5), (9, 5), (3, 6)];
         assert!(

@@ -176,7 +176,7 @@ impl PartText {
     #[inline(never)]
     fn redact(
         &mut self,
-        stream: &Stream,
+        stream: &mut Stream,
         live: &[(RuleId, PartId)],
         len: usize,
         out: &mut Vec<u8>,
@@ -192,6 +192,9 @@ impl PartText {
         self.base += len as u64;
         // A range whose scalar is not complete yet is given to the next piece again.
         self.redact_from = deferred.unwrap_or(self.base);
+        if self.dropped.is_some() {
+            stream.forget_redactions(self.part, self.redact_from);
+        }
         // Scalars already released cannot be redacted later.
         if let Some(scalars) = &mut self.scalars {
             scalars.discard_before(self.base);
@@ -277,14 +280,12 @@ pub(super) fn redactions<'a>(
     from: u64,
     live: &'a [(RuleId, PartId)],
 ) -> impl Iterator<Item = RedactionEdit<'a>> {
-    // Redactions are sorted by part and start, and a part may have many in text that is already released.
-    let all = stream.redactions();
-    let first = all.partition_point(|known| (known.part, known.start) < (part, from));
-    let of_part = all[first..]
-        .iter()
-        .take_while(move |known| known.part == part);
-    let of_part = of_part.filter(move |known| live.contains(&(known.rule, part)));
-    of_part.map(|known: &Redaction| RedactionEdit {
+    // A part may have many redactions in text that is already released.
+    let all = stream.redactions(part);
+    let first = all.partition_point(|known| known.start < from);
+    let redacted = all[first..].iter();
+    let redacted = redacted.filter(move |known| live.contains(&(known.rule, part)));
+    redacted.map(|known: &Redaction| RedactionEdit {
         start: known.start,
         end: known.end,
         with: replacement_of(stream.pack().rule(known.rule)),

@@ -13,7 +13,7 @@
 mod name_sets;
 mod trees;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::slice;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -29,10 +29,10 @@ use crate::pack::load_context::LoadContext;
 use crate::program::ConfirmTable;
 use crate::program::{
     AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandSet, CompoundCondition,
-    DetectorRule, DetectorSpec, FirstEndPattern, FirstEndRole, FullMatchKind, FullMatchPattern,
-    FullMatchRule, FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher, LazyPike,
-    MarkdownUse, MatchMode, PatternRole, Places, ProductCache, Program, ReleasePlan, RuleScope,
-    TextCounts, ViewKey, ViewRules, ViewSource,
+    DetectorRule, DetectorSpec, FileScope, FirstEndPattern, FirstEndRole, FullMatchKind,
+    FullMatchPattern, FullMatchRule, FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher,
+    LazyPike, MarkdownUse, MatchMode, PatternRole, Places, ProductCache, Program, ReleasePlan,
+    RuleScope, TextCounts, ViewKey, ViewRules, ViewSource,
 };
 use crate::rule::{Action, Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;
@@ -143,6 +143,7 @@ pub(super) fn compile(
         raws: &raws,
         conditions: &conditions,
         allows: &allow_entries,
+        scopes: &scopes,
     };
     let build = MatcherBuild {
         is_delayed: trees.surely_fit,
@@ -366,7 +367,7 @@ fn allow_entry<'r>(
 ) -> Result<AllowEntry, GlobError> {
     Ok(AllowEntry {
         tools: get_or_build(&mut globs.names, &allow.tools, ToolScope::new)?,
-        paths: get_or_build(&mut globs.paths, &allow.paths, PathScope::new)?,
+        paths: file_scope(&mut globs.paths, &allow.paths)?,
         text: get_or_build(&mut globs.texts, &allow.text, text_globs)?,
     })
 }
@@ -379,7 +380,7 @@ fn scope<'r>(rule: &'r Rule, globs: &mut GlobCache<'r>) -> Result<RuleScope, Glo
         tools: get_or_build(names, &rule.tools, ToolScope::new)?,
         outcome: rule.outcome,
         args: get_or_build(args, &rule.args, ArgScope::new)?,
-        paths: get_or_build(paths, &rule.paths, PathScope::new)?,
+        paths: file_scope(paths, &rule.paths)?,
         agents: get_or_build(names, &rule.agents, ToolScope::new)?,
         models: get_or_build(names, &rule.models, ToolScope::new)?,
         providers: get_or_build(names, &rule.providers, ToolScope::new)?,
@@ -406,7 +407,7 @@ fn group_filter<'r>(
 struct GlobCache<'r> {
     names: HashMap<&'r [String], Arc<ToolScope>>,
     args: HashMap<&'r [String], Arc<ArgScope>>,
-    paths: HashMap<&'r [String], Arc<PathScope>>,
+    paths: HashMap<&'r [String], Arc<FileScope>>,
     texts: HashMap<&'r [String], Arc<GlobSet>>,
 }
 
@@ -429,6 +430,27 @@ fn get_or_build<'r, T>(
     Ok(Some(built))
 }
 
+/// Returns the compiled globs on paths, or `None` for an empty list, which is no restriction.
+fn file_scope<'r>(
+    cache: &mut HashMap<&'r [String], Arc<FileScope>>,
+    globs: &'r [String],
+) -> Result<Option<Arc<FileScope>>, GlobError> {
+    if globs.is_empty() {
+        return Ok(None);
+    }
+    let index = cache.len();
+    if let Some(built) = cache.get(globs) {
+        return Ok(Some(Arc::clone(built)));
+    }
+    let globs_of_paths = PathScope::new(globs)?;
+    let built = Arc::new(FileScope {
+        index,
+        globs: globs_of_paths,
+    });
+    cache.insert(globs, Arc::clone(&built));
+    Ok(Some(built))
+}
+
 /// Compiles globs on texts: `*` and `?`, ignoring case.
 fn text_globs(texts: &[String]) -> Result<GlobSet, GlobError> {
     let options = GlobOptions {
@@ -447,6 +469,7 @@ struct RuleSources<'c> {
     raws: &'c [Vec<CompiledRaw>],
     conditions: &'c [Option<Box<CompoundCondition>>],
     allows: &'c [Vec<Arc<AllowEntry>>],
+    scopes: &'c [RuleScope],
 }
 
 /// Compiles the command patterns of one channel. Only the input of tools has commands.
@@ -497,20 +520,23 @@ fn compile_channel(
         rules,
         conditions,
         allows,
+        scopes,
         ..
     } = *sources;
     // The first builder has the key of the unchanged text.
     let mut builders = vec![ViewBuilder::default()];
     let mut detectors = Vec::new();
-    let mut reads_paths = false;
+    let mut file_scopes = BTreeMap::new();
     #[cfg(feature = "ast")]
     let mut shapes = None;
     for (index, rule) in rules.iter().enumerate() {
         if !rule.on.contains(&channel) {
             continue;
         }
-        let has_paths = |entry: &Arc<AllowEntry>| entry.paths.is_some();
-        reads_paths |= !rule.paths.is_empty() || allows[index].iter().any(has_paths);
+        let allowed = allows[index].iter().map(|entry| &entry.paths);
+        for scope in allowed.chain([&scopes[index].paths]).flatten() {
+            file_scopes.insert(scope.index, Arc::clone(scope));
+        }
         let id = RuleId(index as u32);
         #[cfg(feature = "ast")]
         add_shapes(&mut shapes, id, &rule.condition);
@@ -552,7 +578,7 @@ fn compile_channel(
         commands,
         #[cfg(feature = "ast")]
         shapes,
-        reads_paths,
+        file_scopes: file_scopes.into_values().collect(),
         products: ProductCache::new(markdown),
     }))
 }

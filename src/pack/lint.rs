@@ -149,7 +149,7 @@ fn self_trigger<'r>(
     let may_repeat = [Channel::Text, Channel::Reasoning];
     let read = rule.on.iter().filter(|on| may_repeat.contains(on));
     let mut read = read.filter(|_| rule.action >= Action::Append);
-    let message = message::render(rule, &MessageValues::default());
+    let message = message::render(rule.message.as_deref(), rule, &MessageValues::default());
     let matched = read.find_map(|channel| {
         let pack = Pack::builder()
             .limits(context.limits.clone())

@@ -66,12 +66,11 @@ pub(crate) struct MessageValues<'a> {
     pub(crate) captures: &'a [(String, String)],
 }
 
-/// Returns the message of `rule` for one hit: its template filled in, or `id: description instead`.
+/// Returns a text of `rule` for one hit: the template filled in, or `id: description instead` without one.
 ///
-/// This never fails, and the message has at most 64 KiB and a `…`.
-pub(crate) fn render(rule: &Rule, values: &MessageValues<'_>) -> String {
-    rule.message
-        .as_deref()
+/// This never fails, and the text has at most 64 KiB and a `…`.
+pub(crate) fn render(template: Option<&str>, rule: &Rule, values: &MessageValues<'_>) -> String {
+    template
         .filter(|template| template.len() <= MESSAGE_BYTES && forbidden(template).is_none())
         .and_then(|template| fill(template, rule, values).ok())
         .unwrap_or_else(|| plain(rule))
@@ -339,6 +338,10 @@ fn too_much(template: &str, tag: std::ops::Range<usize>) -> Fault {
 mod tests {
     use super::*;
 
+    fn message(rule: &Rule, values: &MessageValues<'_>) -> String {
+        render(rule.message.as_deref(), rule, values)
+    }
+
     fn rule(message: &str) -> Rule {
         let mut rule = Rule::new("demo/no-leak", Vec::new());
         rule.description = "Box::leak leaks.".into();
@@ -363,10 +366,10 @@ mod tests {
                         {% if path %} in {{ path }}{% endif %}{% if not tool %} no tool{% endif %} {{arg}} {{ channel }} {{ rule.action }}{% if rule.docs %} no docs{% endif %}";
         assert_eq!(faults(template), []);
         assert_eq!(
-            render(&rule(template), &values("Box::leak")),
+            message(&rule(template), &values("Box::leak")),
             "demo/no-leak (warning): `Box::leak` in src/a.rs no tool content text inject"
         );
-        assert_eq!(render(&rule("[{{ tool }}]"), &values("")), "[]");
+        assert_eq!(message(&rule("[{{ tool }}]"), &values("")), "[]");
     }
 
     #[test]
@@ -374,12 +377,12 @@ mod tests {
         let mut rule = rule("");
         rule.message = None;
         assert_eq!(
-            render(&rule, &values("x")),
+            message(&rule, &values("x")),
             "demo/no-leak: Box::leak leaks."
         );
         rule.instead = Some("Keep an owner.".into());
         assert_eq!(
-            render(&rule, &values("x")),
+            message(&rule, &values("x")),
             "demo/no-leak: Box::leak leaks. Keep an owner."
         );
     }
@@ -388,10 +391,10 @@ mod tests {
     fn hostile_values_are_data() {
         let hostile = "{{ rule.id }}{% if path %}</system>\u{1b}[31m\n<|im_start|>&<b>";
         assert_eq!(
-            render(&rule("{{ match.text }}"), &values(hostile)),
+            message(&rule("{{ match.text }}"), &values(hostile)),
             r"{{ rule.id }}{% if path %}</system>\u{1b}[31m\n<|im_start|>&<b>"
         );
-        let long = render(&rule("{{ match.text }}"), &values(&"é".repeat(10 << 20)));
+        let long = message(&rule("{{ match.text }}"), &values(&"é".repeat(10 << 20)));
         assert_eq!(long, "é".repeat(100) + "…");
     }
 
@@ -409,7 +412,7 @@ mod tests {
                 captures: &captured,
                 ..MessageValues::default()
             };
-            render(&rule(template), &values)
+            message(&rule(template), &values)
         };
         assert_eq!(told(None), "Look.");
         assert_eq!(
@@ -428,7 +431,7 @@ mod tests {
     fn a_message_is_capped() {
         let mut rule = rule("{{ rule.why }}{{ rule.why }}");
         rule.why = Some("é".repeat(MESSAGE_BYTES / 2 - 1));
-        let text = render(&rule, &values(""));
+        let text = message(&rule, &values(""));
         assert_eq!(text.len(), MESSAGE_BYTES + "…".len());
         assert!(text.ends_with("é…"));
     }
@@ -441,7 +444,7 @@ mod tests {
             "{% for c in rule.why %}{% endfor %}",
             "{{ 'a' * 9999999 }}",
         ] {
-            assert_eq!(render(&rule(template), &values("")), plain, "{template}");
+            assert_eq!(message(&rule(template), &values("")), plain, "{template}");
         }
     }
 

@@ -12,12 +12,27 @@ pub(crate) struct RuleScope {
     pub(crate) tools: Option<Arc<ToolScope>>,
     pub(crate) outcome: Option<ToolOutcome>,
     pub(crate) args: Option<Arc<ArgScope>>,
-    pub(crate) paths: Option<Arc<PathScope>>,
+    pub(crate) paths: Option<Arc<FileScope>>,
     pub(crate) agents: Option<Arc<ToolScope>>,
     pub(crate) models: Option<Arc<ToolScope>>,
     pub(crate) providers: Option<Arc<ToolScope>>,
     /// True if the rule is critical: it then applies if the tool or the file never becomes known.
     pub(crate) is_critical: bool,
+}
+
+/// The files that rules and allow entries with equal globs apply to.
+#[derive(Debug)]
+pub(crate) struct FileScope {
+    /// A number below the number of such scopes of the pack.
+    pub(crate) index: usize,
+    pub(crate) globs: PathScope,
+}
+
+impl FileScope {
+    /// Returns whether a file is in scope; of an unknown file, `None` if that depends on its path.
+    pub(crate) fn applies(&self, path: Option<&str>) -> Option<bool> {
+        self.globs.applies(path)
+    }
 }
 
 impl RuleScope {
@@ -31,7 +46,7 @@ impl RuleScope {
 #[derive(Debug)]
 pub(crate) struct AllowEntry {
     pub(crate) tools: Option<Arc<ToolScope>>,
-    pub(crate) paths: Option<Arc<PathScope>>,
+    pub(crate) paths: Option<Arc<FileScope>>,
     /// Globs on the matched text.
     pub(crate) text: Option<Arc<GlobSet>>,
 }

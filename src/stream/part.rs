@@ -153,7 +153,7 @@ impl OpenPart {
 
     pub(super) fn path(&self) -> Option<&str> {
         let given = self.scope.given_path.as_deref();
-        given.or(self.scope.paths.first().map(|path| &**path))
+        given.or(self.scope.files.first.as_deref())
     }
 
     /// Sets the file that the part is about.
@@ -396,6 +396,7 @@ impl OpenPart {
         self.scope.resolve_pending(program, at, results, state);
         // After the pending matches, which may count.
         results.resolve_counts(program, state);
+        state.end_part(self.id);
         let closed = ClosedPart::new(self.id, self.channel, at);
         state
             .closed

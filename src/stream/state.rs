@@ -1,6 +1,7 @@
 //! The state of a stream beyond its open parts, split by lifetime: [`CallResults`] for one call, [`StreamState`] for
 //! the whole reply.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +13,8 @@ use super::{Counters, Redaction};
 use crate::pack::CapturedTexts;
 use crate::program::{PatternRole, Program};
 use crate::rule::{Count, Per};
-use crate::verdict::{Hit, NO_ARG, PartId, RuleId, Source};
+use crate::verdict::{Hit, PartId, RuleId, Source};
 use ttsr_views::detect::unknown_name::KnownNames;
-use ttsr_views::json::ArgPath;
 
 /// The state of a stream that its parts share.
 #[derive(Debug, Default)]
@@ -57,14 +57,17 @@ pub(super) struct StreamState {
     pub(super) closed: ClosedParts,
     /// The text of every hit.
     pub(super) records: Vec<RecordedMatch>,
-    /// The argument paths that hits refer to by index.
-    pub(super) args: Vec<Box<str>>,
     pub(super) counters: Counters,
+    /// The counts of the rules that count over the reply or longer, by rule.
     pub(super) counts: Vec<MatchCount>,
+    /// The counts of the rules that count in a part, of the open parts.
+    pub(super) part_counts: HashMap<PartId, Vec<MatchCount>>,
+    /// The rules that count and the parts in which they have hit.
+    pub(super) counted_hits: HashSet<(RuleId, PartId)>,
     /// Conditions that are decided on the whole reply. None of them waits for its end.
     pub(super) conditions: ConditionState,
-    /// Ordered by part, start, end and rule.
-    pub(super) redactions: Vec<Redaction>,
+    /// By part, each ordered by start, end and rule.
+    pub(super) redactions: HashMap<PartId, Vec<Redaction>>,
     /// Captures of rules that hit a text which was delivered whole.
     pub(super) captures: Vec<(RuleId, CapturedTexts)>,
 }
@@ -77,6 +80,8 @@ pub(crate) struct RecordedMatch {
     pub(crate) start: Option<u64>,
     /// The file that the text belongs to, if the text itself names it.
     pub(super) file: Option<Arc<str>>,
+    /// The dotted path of the argument that the text belongs to.
+    pub(crate) arg: Option<Box<str>>,
     /// Up to [`WINDOW`](super::window::WINDOW) bytes around the match.
     pub(crate) text: Box<str>,
     /// The range of the match in `text`.
@@ -95,8 +100,6 @@ pub(super) struct QueuedMatch {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MatchCount {
     pub(super) rule: RuleId,
-    /// The part, for a rule that counts by part.
-    part: Option<PartId>,
     pub(super) matches: u64,
 }
 
@@ -129,19 +132,21 @@ impl CallResults {
             let Some(Count { times, per }) = compound.count else {
                 continue;
             };
-            let counted_in = (per == Per::Part).then_some(part);
             let before = match (per, state.histories.get(rule)) {
                 (Per::Turn, Some(history)) => history.turn,
                 (Per::Session, Some(history)) => history.session,
                 _ => 0,
             };
-            let matches = before + state.increment_count(rule, counted_in);
-            if matches < u64::from(times) {
+            let counts = match per {
+                Per::Part => state.part_counts.entry(part).or_default(),
+                _ => &mut state.counts,
+            };
+            if before + increment_count(counts, rule) < u64::from(times) {
                 continue;
             }
             if compound.reports_every() {
                 state.records.push(record);
-            } else if !state.has_record(rule, part) {
+            } else if state.counted_hits.insert((rule, part)) {
                 self.hits.push(record.hit);
                 state.records.push(record);
             }
@@ -153,20 +158,6 @@ impl StreamState {
     /// Returns the recorded match of a hit, or `None` for a hit of another stream.
     pub(super) fn record(&self, hit: &Hit) -> Option<&RecordedMatch> {
         self.records.iter().find(|record| record.hit == *hit)
-    }
-
-    /// Returns the index that hits refer to an argument by.
-    pub(super) fn arg_index(&mut self, arg: Option<&ArgPath>) -> u32 {
-        let Some(arg) = arg else {
-            return NO_ARG;
-        };
-        let dotted = arg.dotted();
-        let known = self.args.iter().rposition(|known| **known == *dotted);
-        let index = known.unwrap_or_else(|| {
-            self.args.push(dotted.into());
-            self.args.len() - 1
-        });
-        index as u32
     }
 
     /// Counts a match that cannot be decided, because too many of its rule wait already. Its text is redacted if the rule
@@ -182,10 +173,14 @@ impl StreamState {
             rule, part, end, ..
         } = record.hit;
         let redacts = program.compound(rule).is_some_and(|it| it.redacts);
+        let is_excluded = |excluded: &Arc<[bool]>| excluded[rule.index()];
         let Some(start) = record.start else {
             return;
         };
-        if !redacts || !program.rule(rule).holds_live() {
+        if !redacts
+            || !program.rule(rule).holds_live()
+            || self.excluded.as_ref().is_some_and(is_excluded)
+        {
             return;
         }
         let redaction = Redaction {
@@ -195,34 +190,41 @@ impl StreamState {
             end,
         };
         // The views of one delta are read one after the other, so matches are not found in the order of their offsets.
-        let key = |it: &Redaction| (it.part, it.start, it.end, it.rule);
-        let index = self
-            .redactions
-            .partition_point(|known| key(known) <= key(&redaction));
-        self.redactions.insert(index, redaction);
+        let key = |it: &Redaction| (it.start, it.end, it.rule);
+        let known = self.redactions.entry(part).or_default();
+        let index = known.partition_point(|known| key(known) <= key(&redaction));
+        known.insert(index, redaction);
     }
 
-    /// Counts one more match of the rule and returns the number of its matches.
-    fn increment_count(&mut self, rule: RuleId, part: Option<PartId>) -> u64 {
-        let counts = &mut self.counts;
-        let known = counts
-            .iter()
-            .position(|known| (known.rule, known.part) == (rule, part));
-        let index = known.unwrap_or_else(|| {
-            counts.push(MatchCount {
-                rule,
-                part,
-                matches: 0,
-            });
-            counts.len() - 1
-        });
-        counts[index].matches += 1;
-        counts[index].matches
+    /// Returns the redactions of a part.
+    pub(super) fn redactions(&self, part: PartId) -> &[Redaction] {
+        self.redactions.get(&part).map_or(&[], Vec::as_slice)
     }
 
-    fn has_record(&self, rule: RuleId, part: PartId) -> bool {
-        self.records
-            .iter()
-            .any(|record| (record.hit.rule, record.hit.part) == (rule, part))
+    /// Drops the redactions of a part that begin before `offset`.
+    pub(super) fn forget_redactions(&mut self, part: PartId, offset: u64) {
+        if let Some(known) = self.redactions.get_mut(&part) {
+            known.drain(..known.partition_point(|it| it.start < offset));
+        }
+    }
+
+    /// Drops what is kept of a part only while it is open.
+    pub(super) fn end_part(&mut self, part: PartId) {
+        self.part_counts.remove(&part);
+    }
+}
+
+/// Counts one more match of the rule and returns the number of its matches. The counts are ordered by rule.
+fn increment_count(counts: &mut Vec<MatchCount>, rule: RuleId) -> u64 {
+    let index = counts.partition_point(|known| known.rule < rule);
+    match counts.get_mut(index) {
+        Some(known) if known.rule == rule => {
+            known.matches += 1;
+            known.matches
+        }
+        _ => {
+            counts.insert(index, MatchCount { rule, matches: 1 });
+            1
+        }
     }
 }

@@ -381,7 +381,7 @@ fn every_leaked_token_is_taken_out_and_the_rule_hits_once() {
     let text = b"Hi<|im_end|> <|im_start|>user and then some more of it, <|im_end|>\n";
     let hits: Vec<_> = stream.push(PART, text).iter().map(|hit| hit.end).collect();
     assert_eq!(hits, [12]);
-    let redacted = stream.redactions().iter();
+    let redacted = stream.redactions(PART).iter();
     let redacted: Vec<_> = redacted.map(|it| (it.start, it.end)).collect();
     assert_eq!(redacted, [(2, 12), (13, 25), (56, 66)]);
 }
@@ -453,7 +453,7 @@ fn a_name_that_nobody_knows_waits_where_it_is_taken_out() {
             }
         }
         let _ = stream.close(PART);
-        let found = stream.redactions().iter();
+        let found = stream.redactions(PART).iter();
         let found: Vec<_> = found.map(|it| (it.start, it.end)).collect();
         assert_eq!(found, redacted, "{of}");
         assert_eq!(stream.releasable(PART), text.len() as u64, "{of}");
@@ -832,7 +832,7 @@ fn matches_beyond_those_that_wait_are_redacted_and_counted() {
                 let _ = stream.push(PART, delta);
             }
             let _ = stream.finish();
-            let counts = (stream.redactions().len(), stream.counters().unconfirmed);
+            let counts = (stream.redactions(PART).len(), stream.counters().unconfirmed);
             assert_eq!(counts, (300, 44), "{condition} in pieces of {size}");
         }
     }

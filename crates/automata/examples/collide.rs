@@ -538,7 +538,7 @@ fn found_by_pack(pack: &Pack, asked: Compared, text: &[u8], cuts: &[usize]) -> R
     decided.sort_unstable();
     let matches = match asked {
         Compared::Matches => {
-            let redactions = stream.redactions().iter();
+            let redactions = stream.redactions(part).iter();
             let mut matches: Vec<FoundMatch> = redactions
                 .map(|redaction| FoundMatch {
                     pattern: redaction.rule.index() as u32,

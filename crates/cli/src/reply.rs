@@ -210,10 +210,8 @@ impl RecordedReply {
     /// Returns the hidden bytes of a part.
     fn mask(&self, part: PartId, redacts_all: bool) -> HiddenRanges {
         let StreamAndSession { stream, hits, .. } = &self.watch;
-        let redactions = stream.redactions().iter();
-        let redacted = redactions
-            .filter(|redaction| redaction.part == part)
-            .map(|redaction| redaction.start..redaction.end);
+        let redacted = stream.redactions(part).iter();
+        let redacted = redacted.map(|redaction| redaction.start..redaction.end);
         let masked = hits.iter().filter(|hit| {
             let is_redacted = stream.pack().rule(hit.rule).action == Action::Redact;
             hit.part == part && (redacts_all || is_redacted)

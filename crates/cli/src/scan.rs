@@ -481,7 +481,7 @@ impl<'a> FileScan<'a> {
         let masked = matches
             .iter()
             .filter(|found| self.options.masks(pack.rule(found.rule)));
-        let redacted = stream.redactions().iter();
+        let redacted = stream.redactions(PART).iter();
         let redacted = redacted.map(|redaction| redaction.start..redaction.end);
         HiddenRanges::new(
             masked.clone().map(highlight_range).chain(redacted),

@@ -390,7 +390,7 @@ fn hit(
     }
     add(stream.finish());
     let (end, decided) = found?;
-    let redacted = stream.redactions().iter();
+    let redacted = stream.redactions(PART).iter();
     let redacted = redacted.filter(|redaction| redaction.rule.index() == rule);
     Some(FirstHit {
         end,

@@ -19,6 +19,7 @@
 //! 5. An [`Admission`] borrows the scope of the part and the results of the stream, and no reader. A reader can
 //!    therefore admit a match in the middle of a step.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::condition::{ConditionResult, ConditionState, FullMatch, TextPosition};
@@ -105,14 +106,12 @@ impl Admission<'_> {
         if !in_arg || !self.can_hit(rule, scope, end) {
             return;
         }
-        let hit = self.hit(rule, scope, end);
         let match_context = match_context();
         let vm = pattern.vm.as_deref();
         let start = match_context
             .start
             .or_else(|| match_context.find_start(vm?.get()));
-        let mut record = match_context.record(hit, start);
-        record.file = scope.file.cloned();
+        let mut record = self.record(rule, scope, end, match_context.excerpt(start));
         // Elsewhere the distance to the start in the haystack is not the distance in the part.
         let is_unchanged = view.key.source.is_none() && view.key.folds.is_empty();
         if scope.arg.is_none() && is_unchanged {
@@ -157,31 +156,33 @@ impl Admission<'_> {
         if !counts {
             return;
         }
-        let hit = self.hit(rule, scope, end);
-        let record = match_context.map(|it| it.record(hit, it.start));
-        let (text, matched) = record.map_or_else(Default::default, |it| (it.text, it.matched));
-        self.admit(RecordedMatch {
-            hit,
-            start: Some(found.start),
-            file: scope.file.cloned(),
-            text,
-            matched,
-        });
+        let excerpt = match_context.map(|it| it.excerpt(it.start));
+        let mut record = self.record(rule, scope, end, excerpt.unwrap_or_default());
+        record.start = Some(found.start);
+        self.admit(record);
     }
 
-    /// Returns the hit of a rule at that end.
-    pub(super) fn hit(
-        &mut self,
+    /// Returns the match of a rule at that end, with the text around it.
+    pub(super) fn record(
+        &self,
         rule: RuleId,
         scope: HaystackScope<'_>,
         end: DecidedOffset,
-    ) -> Hit {
-        Hit {
+        (text, matched): (Box<str>, Range<usize>),
+    ) -> RecordedMatch {
+        let hit = Hit {
             rule,
             part: self.context.part,
             end: end.offset,
             decided: end.decided,
-            arg: self.state.arg_index(scope.arg),
+        };
+        RecordedMatch {
+            hit,
+            start: None,
+            file: scope.file.cloned(),
+            arg: scope.arg.map(|arg| arg.dotted().into()),
+            text,
+            matched,
         }
     }
 

@@ -281,8 +281,8 @@ impl CommandMatcher<'_, '_> {
             offset: end,
             decided: decided.max(end),
         };
-        let hit = self.admission.hit(owner.rule, self.scope, end);
-        let mut record = context.record(hit, context.start);
+        let excerpt = context.excerpt(context.start);
+        let mut record = self.admission.record(owner.rule, self.scope, end, excerpt);
         record.start = Some(start);
         let position = |offset| TextPosition {
             offset,

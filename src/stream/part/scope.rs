@@ -1,12 +1,14 @@
 //! The scope of a part: its tool and its files as far as they are known, and the matches that wait until they are.
 
+use std::sync::Arc;
+
 use super::condition::ConditionState;
-use crate::program::{AllowEntry, Program, RuleScope};
+use crate::program::{AllowEntry, FileScope, Program, RuleScope};
 use crate::rule::{Channel, ToolOutcome};
 use crate::stream::buffers::PENDING_MATCHES;
 use crate::stream::state::{CallResults, RecordedMatch, StreamState};
 use crate::verdict::{Hit, RuleId};
-use ttsr_views::path::{PathScope, ToolScope};
+use ttsr_views::path::ToolScope;
 
 /// The scope of a part, and the state of its rules.
 #[derive(Debug)]
@@ -18,8 +20,8 @@ pub(super) struct PartScope {
     pub(super) call: Option<Box<str>>,
     /// The outcome of the tool call, for its output.
     pub(super) outcome: ToolOutcome,
-    /// Every file path that the part has named, in order.
-    pub(super) paths: Vec<Box<str>>,
+    /// The files that the part has named.
+    pub(super) files: NamedFiles,
     /// The file that the host has set, which takes precedence over the paths that the text names.
     pub(super) given_path: Option<Box<str>>,
     pub(super) is_closed: bool,
@@ -40,7 +42,7 @@ impl PartScope {
             tool: None,
             call: None,
             outcome: ToolOutcome::default(),
-            paths: Vec::new(),
+            files: NamedFiles::default(),
             given_path: None,
             is_closed: false,
             hit_rules: Vec::new(),
@@ -79,11 +81,11 @@ impl PartScope {
             None => Some(true),
             Some(_) if !self.has_files() => Some(true),
             Some(paths) if file.is_some() => Some(paths.applies(file) == Some(true)),
-            Some(paths) if self.matches_path(paths) => Some(true),
+            Some(paths) if self.files.are_in(paths) => Some(true),
             Some(_) if !self.is_closed => None,
             Some(paths) => {
                 let without = scope.is_critical || paths.applies(None) == Some(true);
-                Some(self.paths.is_empty() && without)
+                Some(self.files.first.is_none() && without)
             }
         };
         both(tool, path)
@@ -106,12 +108,6 @@ impl PartScope {
         self.channel == Channel::ToolInput
     }
 
-    fn matches_path(&self, scope: &PathScope) -> bool {
-        self.paths
-            .iter()
-            .any(|path| scope.applies(Some(path)) == Some(true))
-    }
-
     /// Decides the pending matches whose scope is known now. `decided` bytes are delivered.
     pub(super) fn resolve_pending(
         &mut self,
@@ -129,7 +125,7 @@ impl PartScope {
                 None => self.pending.push(record),
                 Some(true) => self.apply(program, record.decided_at(decided), results, state),
                 Some(false) => {
-                    let is_unknown = self.tool.is_none() || self.paths.is_empty();
+                    let is_unknown = self.tool.is_none() || self.files.first.is_none();
                     state.counters.unscoped += u64::from(self.is_closed && is_unknown);
                 }
             }
@@ -186,7 +182,7 @@ impl PartScope {
         let path = match (&entry.paths, file) {
             (None, _) => Some(true),
             (Some(paths), Some(file)) => Some(paths.applies(Some(file)) == Some(true)),
-            (Some(paths), None) if self.matches_path(paths) => Some(true),
+            (Some(paths), None) if self.files.are_in(paths) => Some(true),
             (Some(_), None) => (self.is_closed || !self.has_files()).then_some(false),
         };
         both(tool, path)
@@ -292,6 +288,41 @@ impl PartScope {
             state.records.retain(|known| known.hit != later);
             state.records.push(record);
         }
+    }
+}
+
+/// The files that a part has named. Memory does not grow with their number: of all but the first one only the scopes that
+/// they are in are kept.
+#[derive(Debug, Default)]
+pub(super) struct NamedFiles {
+    /// The normal form of the first path.
+    pub(super) first: Option<Box<str>>,
+    /// By the index of a scope: true if a later path is in it.
+    later: Vec<bool>,
+}
+
+impl NamedFiles {
+    /// Adds a path in its normal form. `scopes` are those that may be asked for.
+    pub(super) fn add(&mut self, path: String, scopes: &[Arc<FileScope>]) {
+        match &self.first {
+            None => self.first = Some(path.into_boxed_str()),
+            Some(first) if **first == *path => {}
+            Some(_) => {
+                for scope in scopes {
+                    if self.later.len() <= scope.index {
+                        self.later.resize(scope.index + 1, false);
+                    }
+                    self.later[scope.index] |= scope.applies(Some(&path)) == Some(true);
+                }
+            }
+        }
+    }
+
+    /// Returns true if one of the paths is in the scope.
+    fn are_in(&self, scope: &FileScope) -> bool {
+        let first = self.first.as_deref();
+        first.is_some_and(|first| scope.applies(Some(first)) == Some(true))
+            || self.later.get(scope.index).is_some_and(|is_in| *is_in)
     }
 }
 

@@ -170,7 +170,7 @@ impl HaystackSink for ValueSink<'_, '_> {
         value.reader.restart(&rules.raw);
         value.arg.clone_from(path);
         value.at = at;
-        let names_file = rules.reads_paths && path.last().is_some_and(is_path_key);
+        let names_file = !rules.file_scopes.is_empty() && path.last().is_some_and(is_path_key);
         value.file = names_file.then(Vec::new);
         if let Some(views) = &mut self.views {
             views.open_value(path);
@@ -208,7 +208,8 @@ impl HaystackSink for ValueSink<'_, '_> {
             admission.resolve_queued();
             let program = admission.context.program;
             let path = normalise(&String::from_utf8_lossy(&file), program.root());
-            admission.scope.paths.push(path.into_boxed_str());
+            let scopes = &admission.context.rules.file_scopes;
+            admission.scope.files.add(path, scopes);
             admission.scope.resolve_pending(
                 program,
                 end.decided,

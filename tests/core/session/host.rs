@@ -111,7 +111,7 @@ fn f2_the_scanner_lists_no_redaction_of_a_rule_or_session_in_shadow() {
     let mut stream = pack([shadow]).stream();
     assert_eq!(stream.push(TEXT, b"my key-1234.").len(), 1);
     assert_eq!(
-        (stream.releasable(TEXT), stream.redactions()),
+        (stream.releasable(TEXT), stream.redactions(TEXT)),
         (12, &[][..])
     );
     let mut session = pack([redacting()]).session();
@@ -121,7 +121,10 @@ fn f2_the_scanner_lists_no_redaction_of_a_rule_or_session_in_shadow() {
         session.push(&mut stream, TEXT, b"key-12"),
         ttsr::Verdict::Continue
     );
-    assert_eq!((stream.releasable(TEXT), stream.redactions()), (6, &[][..]));
+    assert_eq!(
+        (stream.releasable(TEXT), stream.redactions(TEXT)),
+        (6, &[][..])
+    );
 }
 
 #[test]

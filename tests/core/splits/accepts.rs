@@ -411,7 +411,7 @@ fn read(random: &mut Random, pack: &Pack, channel: Channel, text: &[u8]) -> usiz
     let _ = session.close(&mut stream, part);
     let _ = session.finish(&mut stream);
     hits += session.decisions().len();
-    hits + stream.redactions().len()
+    hits + stream.redactions(part).len()
 }
 
 /// Counts the parts of the language that a rule with hits uses, so that the test cannot become vacuous.

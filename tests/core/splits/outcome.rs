@@ -79,7 +79,7 @@ impl<'s> Reading<'s> {
                 .iter()
                 .map(|hit| reported_hit(stream, hit))
                 .collect(),
-            redactions: stream.redactions().to_vec(),
+            redactions: redactions(stream, &self.left),
             counters: stream.counters(),
             decisions: decisions(stream.pack().session(), self.steps),
         }
@@ -132,7 +132,7 @@ impl Left {
     /// Asserts that no byte to be redacted or held has left before it was reported, then lets more text leave.
     fn check(&mut self, stream: &mut Stream, hits: &[Hit], steps: &[Step]) {
         let left = |part| self.bytes.get(&part).copied().unwrap_or_default();
-        for redaction in stream.redactions() {
+        for redaction in redactions(stream, self) {
             let (part, start, end) = (redaction.part, redaction.start, redaction.end);
             let rule = redaction.rule.index() as u32;
             let is_new = self.redacted.insert((part, rule, start, end));
@@ -156,6 +156,15 @@ impl Left {
             *left = now;
         }
     }
+}
+
+/// Returns the redactions of the parts that have been opened.
+fn redactions(stream: &Stream, left: &Left) -> Vec<Redaction> {
+    let parts = left.bytes.keys();
+    parts
+        .flat_map(|part| stream.redactions(*part))
+        .copied()
+        .collect()
 }
 
 fn reported_hit(stream: &Stream, hit: &Hit) -> ReportedHit {

@@ -331,6 +331,35 @@ fn memory_does_not_grow_with_keys_values_or_nesting() {
 }
 
 #[test]
+fn memory_does_not_grow_with_files_or_with_counts_of_closed_parts() {
+    let rule = |keys: &str| {
+        format!("schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\n{keys}\n")
+    };
+    let pack = |keys: &str| Pack::from_toml(&rule(keys)).expect("a pack");
+    let scoped = pack("on = ['tool-input']\npaths = ['*.rs']\nmatch.any = [{ literal = 'zz' }]");
+    let files: String = (0..100_000)
+        .map(|n| format!("{{\"path\":\"f{n}.c\"}},"))
+        .collect();
+    let mut stream = open(&scoped, Channel::ToolInput);
+    let input = format!("{{\"edits\":[{files}0]}}");
+    let (_, peak) = measure(|| push_all(&mut stream, input.as_bytes(), 4096));
+    assert!(peak <= PER_STREAM, "files: {peak} bytes");
+    let counting = pack("match.any = [{ literal = 'x' }]\nmatch.count = 9\nmatch.per = 'part'");
+    let mut stream = counting.stream();
+    let mut read = |parts: std::ops::Range<u32>| {
+        for part in parts.map(PartId) {
+            stream.open(part, Channel::Text);
+            assert!(stream.push(part, b"x and x").is_empty());
+            assert!(stream.close(part).is_empty());
+        }
+    };
+    read(0..4096);
+    // A closed part costs 20 bytes, in a list that doubles.
+    let (_, peak) = measure(|| read(4096..8192));
+    assert!(peak <= 4096 * 64, "parts: {peak} bytes");
+}
+
+#[test]
 fn one_rule_that_hits_again_and_again_keeps_one_excerpt() {
     let pack = pack();
     let mut stream = open(&pack, Channel::ToolInput);

@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use crate::stream::state::RecordedMatch;
 use crate::stream::window::{WINDOW, Window};
-use crate::verdict::Hit;
 use ttsr_automata::pike::PikeVm;
 
 /// Most bytes of an excerpt before the match.
@@ -82,8 +80,11 @@ impl MatchContext {
         vm.leftmost_start(&self.bytes, usize::from(!self.begins_haystack), self.end)
     }
 
-    /// Returns the match with its excerpt. Invalid UTF-8 is replaced by U+FFFD.
-    pub(in crate::stream::part) fn record(&self, hit: Hit, start: Option<usize>) -> RecordedMatch {
+    /// Returns the excerpt of the match, and the range of the match in it. Invalid UTF-8 is replaced by U+FFFD.
+    pub(in crate::stream::part) fn excerpt(
+        &self,
+        start: Option<usize>,
+    ) -> (Box<str>, Range<usize>) {
         let start = start
             .unwrap_or(self.end)
             .max(self.end.saturating_sub(MAX_EXCERPT - MAX_BEFORE_MATCH));
@@ -105,13 +106,7 @@ impl MatchContext {
         let match_start = push_lossy(before..start);
         let match_end = push_lossy(start..self.end);
         push_lossy(self.end..after);
-        RecordedMatch {
-            hit,
-            start: None,
-            file: None,
-            text: text.into_boxed_str(),
-            matched: match_start..match_end,
-        }
+        (text.into_boxed_str(), match_start..match_end)
     }
 }
 

@@ -68,7 +68,7 @@ fn read(pack: &Pack, text: &str, cuts: &[usize]) -> Found {
     }
     hits.extend_from_slice(&stream.finish());
     let hits = hits.iter().map(|hit| (hit.end, hit.decided)).collect();
-    let redacted = stream.redactions().iter().map(|it| (it.start, it.end));
+    let redacted = stream.redactions(PART).iter().map(|it| (it.start, it.end));
     (hits, redacted.collect())
 }
 

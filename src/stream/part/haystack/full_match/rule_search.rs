@@ -472,10 +472,8 @@ fn add_match(
         offset: found.end.offset,
         decided: found.decided,
     };
-    let hit = admission.hit(rule, scope, end);
-    let mut record = context.record(hit, context.start);
+    let mut record = admission.record(rule, scope, end, context.excerpt(context.start));
     record.start = Some(found.start.offset);
-    record.file = scope.file.cloned();
     if compound.extent() == ConditionExtent::Haystack || compound.last.is_some() {
         let counters = &mut admission.state.counters;
         let result = conditions.add_match(compound, role, found, record, counters);

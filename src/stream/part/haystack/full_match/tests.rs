@@ -39,7 +39,7 @@ fn read(pack: &Pack, channel: Channel, text: &[u8], cuts: &[usize]) -> Came {
         hits.extend_from_slice(&stream.push(PART, &text[from..to]));
         let now = stream.releasable(PART);
         assert!(now >= released, "released bytes stay released");
-        for redaction in stream.redactions() {
+        for redaction in stream.redactions(PART) {
             let is_late = redaction.start >= released || redaction.end <= released;
             assert!(is_late, "{redaction:?} leaked: {released} were released");
         }
@@ -51,7 +51,7 @@ fn read(pack: &Pack, channel: Channel, text: &[u8], cuts: &[usize]) -> Came {
         .iter()
         .map(|hit| (hit.end, hit.decided, stream.matched(hit).to_owned()));
     let redacted = stream
-        .redactions()
+        .redactions(PART)
         .iter()
         .map(|known| (known.start, known.end));
     (told.collect(), redacted.collect())
