@@ -609,7 +609,7 @@ impl Stream {
 
     /// Returns the ranges of a part that must be replaced before it is forwarded, ordered by offset. A range is present
     /// before its first byte is [releasable](Self::releasable). Ranges of different rules may overlap. All ranges are kept
-    /// as long as the stream, in 32 bytes each.
+    /// as long as the stream, in 24 bytes each.
     ///
     /// In tool input, a range lies within one value or key, or within several words of a command. It may be part of a
     /// number or of `true`. A host that must keep the input valid JSON replaces such a value as a whole, by a string,

@@ -62,7 +62,7 @@ fn hot_types_stay_small_and_plain() {
     copies::<Decision>();
     copies::<Verdict>();
     copies::<Counters>();
-    assert_eq!(size_of::<Hit>(), 32);
+    assert_eq!(size_of::<Hit>(), 24);
     assert_eq!(size_of::<Decision>(), 56);
     assert_eq!(size_of::<Verdict>(), 56);
     if cfg!(target_pointer_width = "64") {

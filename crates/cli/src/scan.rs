@@ -406,7 +406,7 @@ impl<'a> FileScan<'a> {
                 !locator.is_done()
             });
         }
-        let mask = self.mask(&matches, &first.stream);
+        let mask = self.mask(&matches, &first);
         let mut fingerprints = Fingerprints::default();
         let pack = self.scanner.pack();
         let hits = matches.into_iter().map(|found| {
@@ -476,12 +476,12 @@ impl<'a> FileScan<'a> {
     }
 
     /// Returns the hidden bytes.
-    fn mask(&self, matches: &[ScanMatch], stream: &Stream) -> HiddenRanges {
+    fn mask(&self, matches: &[ScanMatch], first: &FirstPass) -> HiddenRanges {
         let pack = self.scanner.pack();
         let masked = matches
             .iter()
             .filter(|found| self.options.masks(pack.rule(found.rule)));
-        let redacted = stream.redactions(PART).iter();
+        let redacted = first.stream.redactions(first.part).iter();
         let redacted = redacted.map(|redaction| redaction.start..redaction.end);
         HiddenRanges::new(
             masked.clone().map(highlight_range).chain(redacted),
