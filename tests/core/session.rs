@@ -63,8 +63,8 @@ fn hot_types_stay_small_and_plain() {
     copies::<Verdict>();
     copies::<Counters>();
     assert_eq!(size_of::<Hit>(), 24);
-    assert_eq!(size_of::<Decision>(), 56);
-    assert_eq!(size_of::<Verdict>(), 56);
+    assert_eq!(size_of::<Decision>(), 48);
+    assert_eq!(size_of::<Verdict>(), 48);
     if cfg!(target_pointer_width = "64") {
         assert_eq!(Stream::STATE_BYTES, 40);
         // One cache line.
