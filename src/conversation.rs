@@ -544,7 +544,7 @@ impl Conversation {
     /// Reads a delta, and returns the text of the part that is released with it: [`push`](Self::push), then
     /// [`take`](Self::take). A delta that is released whole is returned as it is, without a copy.
     ///
-    /// What rules hold of the part is returned with a later delta, or can be taken after [`close`](Self::close).
+    /// Text of the part that rules hold is returned with a later delta, or can be taken after [`close`](Self::close).
     ///
     /// # Errors
     /// If the attempt is cut, or is not in progress.

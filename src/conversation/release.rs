@@ -320,6 +320,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_tool_of_the_provider_prints_is_redacted_like_other_text() {
+        for channel in [Channel::Text, Channel::ToolOutput] {
+            let mut rule = crate::Rule::new("t/key", vec![crate::Pattern::regex("key-[0-9]{4}")]);
+            rule.on = vec![channel];
+            rule.action = crate::Action::Redact;
+            let pack = crate::Pack::builder().rule(rule).build().unwrap();
+            let mut conversation = crate::Conversation::new(&pack);
+            let mut turn = conversation.turn("");
+            let mut attempt = turn.attempt();
+            let part = PartId(0);
+            assert_eq!(attempt.open(part, channel), crate::Flow::Go);
+            let mut out = attempt.forward(part, b"my key-12").unwrap().to_vec();
+            assert_eq!(out, b"my ", "{channel:?}");
+            out.extend_from_slice(attempt.forward(part, b"34.").unwrap());
+            assert_eq!(out, b"my [redacted].", "{channel:?}");
+        }
+    }
+
+    #[test]
     fn a_delta_leaves_at_once_until_its_part_is_closed() {
         let pack = crate::Pack::builder().build().unwrap();
         let mut stream = pack.stream();

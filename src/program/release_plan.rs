@@ -2,12 +2,13 @@
 
 use crate::rule::{Action, Channel, Mode, Partial, Rule};
 
-/// The way in which the text of each streamed channel is released, under the rules of one pack. It is computed once for
+/// The way in which the text of each channel is released, under the rules of one pack. It is computed once for
 /// each pack, because every attempt starts with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReleasePlan {
-    /// By the place of the channel in [`Channel::STREAMED`]: true if a live rule holds or redacts text there.
-    holds: [bool; 3],
+    /// In the order of [`Channel::ALL`]: true if a live rule holds or redacts text there. Besides the streamed channels a
+    /// reply may have output of tools that the provider has run.
+    holds: [bool; Channel::ALL.len()],
     /// True if a live rule redacts tool input.
     pub(crate) redacts_input: bool,
     /// True if tool input waits until its call is complete, because a live rule may cut or review the call.
@@ -21,8 +22,8 @@ impl ReleasePlan {
     pub(crate) fn new(rules: &[Rule]) -> ReleasePlan {
         let mut plan = ReleasePlan::default();
         for rule in rules.iter().filter(|rule| rule.mode == Mode::Live) {
-            for (holds, channel) in plan.holds.iter_mut().zip(Channel::STREAMED) {
-                *holds |= rule.holds() && rule.on.contains(&channel);
+            for &channel in rule.on.iter().filter(|_| rule.holds()) {
+                plan.holds[channel as usize] = true;
             }
             let reads_input = rule.on.contains(&Channel::ToolInput);
             plan.redacts_input |= reads_input && rule.action == Action::Redact;
@@ -36,12 +37,11 @@ impl ReleasePlan {
     /// Returns true if text of some part may wait before it leaves.
     #[cfg(feature = "harness")]
     pub(crate) fn delays_text(&self) -> bool {
-        self.gates_input || self.holds.contains(&true)
+        self.gates_input || Channel::STREAMED.iter().any(|&channel| self.holds(channel))
     }
 
     /// Returns true if a rule holds the text of the channel back.
     pub(crate) fn holds(&self, channel: Channel) -> bool {
-        let index = Channel::STREAMED.iter().position(|known| *known == channel);
-        index.is_some_and(|index| self.holds[index])
+        self.holds[channel as usize]
     }
 }
