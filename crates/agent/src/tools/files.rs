@@ -101,10 +101,16 @@ impl WorkingFolder {
             .map_err(|(_, problem)| problem)?;
         self.fits(path, length)?;
         let mut bytes = Vec::new();
-        // The file may grow while it is read.
-        let mut file = File::from(file).take(self.limits.file);
+        // The file may have grown since its length was read. One more byte than the limit shows that.
+        let limit = self.limits.file;
+        let mut file = File::from(file).take(limit.saturating_add(1));
         file.read_to_end(&mut bytes)
             .map_err(|error| format!("`{path}`: {error}"))?;
+        if bytes.len() as u64 > limit {
+            return Err(format!(
+                "`{path}` is more than {limit} bytes, limit is {limit}"
+            ));
+        }
         if bytes.contains(&0) {
             return Err(format!("`{path}` is no text"));
         }

@@ -258,6 +258,25 @@ fn sizes_are_bounded_and_said_to_be() {
     assert!(said.len() < 200);
 }
 
+/// A file in `/proc` has the length 0 before it is read, like a file that grows between both.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_that_is_longer_than_its_length_is_refused_and_not_cut() {
+    let limits = ToolLimits {
+        file: 10,
+        ..ToolLimits::default()
+    };
+    let folder = WorkingFolder::open("/proc").unwrap();
+    let version = done(&folder, "read", json!({"path": "version"}));
+    assert!(version.len() > 10, "{version}");
+    let folder = folder.limits(limits);
+    let edit = json!({"path": "version", "old_string": &version[..2], "new_string": "x"});
+    for (tool, input) in [("read", json!({"path": "version"})), ("edit", edit)] {
+        let problem = refused(&folder, tool, input);
+        assert_eq!(problem, "`version` is more than 10 bytes, limit is 10");
+    }
+}
+
 #[test]
 fn a_file_keeps_its_mode_and_leaves_nothing_else_behind() {
     let scratch = Scratch::new();
