@@ -15,8 +15,8 @@ use crate::args::{ReportArg, TodayArg};
 use crate::explain::CompileCost;
 use crate::fix::fix;
 use crate::input::InputProblems;
-use crate::new::write;
 use crate::output::{DiagnosticRecord, Escaped, OutputRecord, print_message};
+use crate::replace::create;
 use crate::report::{Finding, FindingProblem, FindingReport, SourceLocation};
 use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus};
@@ -162,7 +162,8 @@ fn locked(file: &Path, paths: &[PathBuf]) -> Result<Vec<Diagnostic>, CommandErro
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if let Some(pack) = loaded(paths) {
-                write(file, &pack.lock().to_string())?;
+                create(file, pack.lock().to_string().as_bytes())
+                    .map_err(|error| because(&error))?;
                 let name = Escaped(&name);
                 print_message(&format_args!(
                     "wrote {name}: later differences will be reported"

@@ -1,12 +1,12 @@
 //! `ttsr compile`: writes packs as one file that loads without parsing and checking.
 
-use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
 
 use crate::args::PackArgs;
 use crate::output::{Escaped, print_message};
+use crate::replace::replace;
 use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus, load};
 
@@ -27,8 +27,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let pack = load::load(&options.packs, &load::OFF_BY_DEFAULT)?;
     let bytes = pack.to_bytes();
     let name = options.out.display().to_string();
-    let because = |error| CommandError::Message(format!("{}: {error}", Escaped(&name)));
-    fs::write(&options.out, &bytes).map_err(because)?;
+    replace(&options.out, &bytes).map_err(|error| CommandError::of_file(&options.out, &error))?;
     print_message(&format_args!(
         "compiled {} into {}",
         Quantity(pack.rules().len() as u64, "rule"),

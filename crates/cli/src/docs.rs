@@ -15,6 +15,7 @@ use ttsr::{Action, Mode, Pack, Rule};
 
 use crate::args::PackArgs;
 use crate::output::{Escaped, print_message};
+use crate::replace::replace;
 use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus, explain, load};
 
@@ -220,7 +221,7 @@ impl PackPage {
         print_message(&Escaped(&path.display().to_string()));
         if !is_check {
             fs::create_dir_all(folder)
-                .and_then(|()| fs::write(&path, text))
+                .and_then(|()| replace(&path, text.as_bytes()))
                 .map_err(|error| because(&error))?;
         }
         Ok(true)

@@ -4,14 +4,15 @@
 //! and no new error. The rest of the file stays unchanged, byte for byte.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::ops::Range;
+use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 use ttsr::{Diagnostic, Level, Pack};
 
 use crate::CommandError;
 use crate::output::{Escaped, print_message};
+use crate::replace::replace;
 use crate::source_index::{LineStarts, texts};
 
 /// Maximum number of edits tried in one file. Each needs a check of the whole file.
@@ -25,7 +26,7 @@ pub(crate) fn fix(paths: &[String]) -> Result<u64, CommandError> {
         if descriptions.is_empty() {
             continue;
         }
-        fs::write(&name, mended).map_err(|error| {
+        replace(Path::new(&name), mended.as_bytes()).map_err(|error| {
             CommandError::Message(format!("{}: cannot be written: {error}", Escaped(&name)))
         })?;
         for edit in &descriptions {

@@ -15,6 +15,7 @@ use ttsr::pack::language::key_order;
 use crate::args::FormatArg;
 use crate::input::{InputProblems, inputs};
 use crate::output::{Escaped, OutputRecord, RecordWriter, print_message};
+use crate::replace::replace;
 use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus};
 
@@ -109,21 +110,9 @@ fn format_file(name: &str, check: bool) -> Result<bool, FormatFailure> {
             .write_all(after.as_bytes())
             .map_err(FormatFailure::Output)?;
     } else if is_changed && !check {
-        replace(Path::new(name), &after).map_err(file)?;
+        replace(Path::new(name), after.as_bytes()).map_err(file)?;
     }
     Ok(is_changed)
-}
-
-/// Writes a temporary file beside `path` and renames it to `path`, so that an interrupted write loses nothing.
-pub(crate) fn replace(path: &Path, content: &str) -> io::Result<()> {
-    // If `path` is a link, its target is replaced.
-    let path = path.canonicalize()?;
-    let mut beside = path.clone().into_os_string();
-    beside.push(".ttsr-new");
-    let permissions = fs::metadata(&path)?.permissions();
-    fs::write(&beside, content)?;
-    fs::set_permissions(&beside, permissions)?;
-    fs::rename(&beside, &path)
 }
 
 /// Returns the formatted text.

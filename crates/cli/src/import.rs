@@ -11,6 +11,7 @@ use ttsr_cli::foreign::{ForeignFormat, ForeignText, import};
 
 use crate::args::FormatArg;
 use crate::output::{Escaped, OutputRecord, RecordWriter, print_message};
+use crate::replace::{create, replace};
 use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus};
 
@@ -70,10 +71,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     if let Some(path) = &options.out
         && !none
     {
-        match options.force {
-            true => crate::new::overwrite(path, &imported.toml)?,
-            false => crate::new::write(path, &imported.toml)?,
-        }
+        let write = match options.force {
+            true => replace,
+            false => create,
+        };
+        write(path, imported.toml.as_bytes())
+            .map_err(|error| CommandError::of_file(path, &error))?;
     }
     let mut out = RecordWriter::new(options.output.format);
     let shown = options.out.as_ref().map(|path| path.display().to_string());

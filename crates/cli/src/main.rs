@@ -29,6 +29,7 @@ mod new;
 mod output;
 mod progress;
 mod proxy;
+mod replace;
 mod replay;
 mod reply;
 mod report;
@@ -41,11 +42,12 @@ mod totals;
 mod watch;
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use output::print_message;
+use output::{Escaped, print_message};
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 clean; 1 findings (hits; errors under `check`; failed examples under `test`); 2 the command could not run, or could not \
@@ -108,6 +110,13 @@ enum CommandError {
     /// The reader of the output has closed it.
     ReaderGone,
     Message(String),
+}
+
+impl CommandError {
+    /// Returns the error of a file that cannot be read or written.
+    fn of_file(path: &Path, error: &io::Error) -> CommandError {
+        CommandError::Message(format!("{}: {error}", Escaped(&path.display().to_string())))
+    }
 }
 
 /// Only writes to the standard output return a plain `io::Error`; code that reads reports its own errors.

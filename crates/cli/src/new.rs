@@ -1,14 +1,14 @@
 //! `ttsr new`: creates a rule file from a template.
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 
 use crate::args::FormatArg;
 use crate::output::{Escaped, OutputRecord, RecordWriter, print_message};
+use crate::replace::create;
 use crate::{CommandError, ExitStatus};
 
 /// Create a rule file with one working rule and comments that explain what to change
@@ -77,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let shown = path.display().to_string();
     let is_file = path.as_os_str() != "-";
     if is_file {
-        write(&path, &toml)?;
+        create(&path, toml.as_bytes()).map_err(|error| CommandError::of_file(&path, &error))?;
     }
     let mut out = RecordWriter::new(options.format.format);
     out.write(&NewPack {
@@ -87,25 +87,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     })?;
     out.flush()?;
     Ok(ExitStatus::Clean)
-}
-
-/// Writes a new file. Fails if the file exists.
-pub(crate) fn write(path: &Path, content: &str) -> Result<(), CommandError> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .and_then(|mut file| file.write_all(content.as_bytes()))
-        .map_err(|error| {
-            CommandError::Message(format!("{}: {error}", Escaped(&path.display().to_string())))
-        })
-}
-
-/// Writes a file, replacing an existing one.
-pub(crate) fn overwrite(path: &Path, content: &str) -> Result<(), CommandError> {
-    std::fs::write(path, content).map_err(|error| {
-        CommandError::Message(format!("{}: {error}", Escaped(&path.display().to_string())))
-    })
 }
 
 fn of_sentence(pack: &str, sentence: &str) -> Result<String, CommandError> {

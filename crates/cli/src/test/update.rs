@@ -10,8 +10,8 @@ use toml_edit::{DocumentMut, Item, TableLike, Value};
 use ttsr::Action;
 
 use crate::CommandError;
-use crate::fmt::replace;
 use crate::output::{Escaped, print_message};
+use crate::replace::replace;
 
 /// The updates to write, by file.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ impl Updates {
             let before = fs::read_to_string(file).map_err(|error| failed(&error))?;
             let (after, changes) = updated(&before, updates).map_err(|error| failed(&error))?;
             if !changes.is_empty() {
-                replace(Path::new(file), &after).map_err(|error| failed(&error))?;
+                replace(Path::new(file), after.as_bytes()).map_err(|error| failed(&error))?;
             }
             for line in &changes {
                 print_message(&format_args!(

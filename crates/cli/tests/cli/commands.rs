@@ -1265,6 +1265,106 @@ fn a_nearly_right_key_is_fixed_in_the_file() {
     fs::remove_file(path).unwrap();
 }
 
+/// Returns the texts of the files in a folder, by name.
+#[cfg(unix)]
+fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let read = |path: PathBuf| (path.clone(), fs::read(path).unwrap());
+    files(folder).into_iter().map(read).collect()
+}
+
+/// A file of at most 0 bytes fails to be written like one on a full disk.
+#[test]
+#[cfg(unix)]
+fn a_failed_write_leaves_every_file_as_it_was() {
+    let folder = scratch("unwritable");
+    let packs = self::folder().join("packs");
+    for pack in ["near.toml", "demo.toml", "unformatted.toml"] {
+        fs::copy(packs.join(pack), folder.join(pack)).unwrap();
+    }
+    let settings = self::folder().join("foreign/settings.json");
+    fs::copy(settings, folder.join("settings.json")).unwrap();
+    let docs = ["docs", "--pack", "demo.toml", "--out", "."];
+    let made = ttsr(docs).current_dir(&folder).output().unwrap();
+    assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
+    let page = fs::read_to_string(folder.join("demo.md")).unwrap();
+    fs::write(
+        folder.join("demo.md"),
+        page.replace("no-rm", "no-rm-at-all"),
+    )
+    .unwrap();
+    let before = contents(&folder);
+    for args in [
+        "check --fix near.toml",
+        "check --lock new.lock demo.toml",
+        "compile --pack demo.toml -o near.toml",
+        "compile --pack demo.toml -o new.pack",
+        "docs --pack demo.toml --out .",
+        "fmt unformatted.toml",
+        "import settings.json --force --out near.toml",
+        "import settings.json --out new.toml",
+        "new team/x --out new.toml",
+    ] {
+        let limited = format!("trap '' XFSZ && ulimit -f 0 && exec \"$0\" {args}");
+        let output = Command::new("sh")
+            .args(["-c", &limited, env!("CARGO_BIN_EXE_ttsr")])
+            .current_dir(&folder)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{args}: {}",
+            text(&output.stderr)
+        );
+        assert!(contents(&folder) == before, "{args}: a file has changed");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_rewritten_file_keeps_its_links_its_mode_and_its_neighbours() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let folder = scratch("rewritten");
+    let near = fs::read(self::folder().join("packs/near.toml")).unwrap();
+    let (file, link) = (folder.join("near.toml"), folder.join("link.toml"));
+    let neighbour = folder.join("near.toml.ttsr-new");
+    fs::write(&neighbour, "mine").unwrap();
+    symlink("near.toml", &link).unwrap();
+    for args in [
+        &["fmt", "link.toml"][..],
+        &["check", "--fix", "link.toml"],
+        &["compile", "--pack", "link.toml", "-o", "link.toml"],
+    ] {
+        let before = match args[0] {
+            "compile" => fs::read(&file).unwrap(),
+            _ => [near.as_slice(), b"\n\n"].concat(),
+        };
+        fs::write(&file, &before).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        let run = ttsr(args.iter().copied()).current_dir(&folder).output();
+        let run = run.unwrap();
+        assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+        assert_ne!(fs::read(&file).unwrap(), before, "{args:?}");
+        assert!(link.is_symlink(), "{args:?}");
+        let mode = fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640, "{args:?}");
+        assert_eq!(fs::read_to_string(&neighbour).unwrap(), "mine");
+        assert_eq!(files(&folder).len(), 3, "{args:?}");
+    }
+}
+
+/// A device or a pipe has a name that must stay, and no contents that a failed write could lose.
+#[test]
+#[cfg(unix)]
+fn output_that_is_no_regular_file_is_written_to() {
+    let args = ["import", "foreign/settings.json", "--force", "--out"];
+    let output = ttsr(args).arg("/dev/stdout").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let pack = ttsr::Pack::from_toml(stdout(&output)).unwrap();
+    assert_eq!(pack.rules().len(), 7);
+}
+
 #[test]
 fn check_says_what_every_rule_of_a_big_pack_keeps_in_few_lines() {
     let args = ["check", "../../../../rules/std/secrets"];
