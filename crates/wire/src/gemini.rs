@@ -88,7 +88,7 @@ struct GeminiReply {
     calls: u64,
     /// The number of outputs of tools so far.
     outputs: u64,
-    /// The unfinished call of each candidate.
+    /// The unfinished call of each candidate. Each is an open part.
     open: BTreeMap<u64, OpenFunctionCall>,
 }
 
@@ -278,7 +278,8 @@ fn function_call(
         call: id.as_deref(),
         ..PartSpec::new(&open.key, &open.key, Channel::ToolInput)
     };
-    reply.open(spec, on);
+    // A call past the limit of parts is counted and not kept.
+    let is_part = reply.open(spec, on).is_some();
     if let Some(args) = args {
         reply.push_whole(spec, args.string().unwrap_or(args.raw()), on);
     }
@@ -293,10 +294,10 @@ fn function_call(
     }
     let read = ["name", "args", "partialArgs"];
     reply.count_unread(call, &read, "functionCall", on);
-    match call
+    let continues = call
         .get("willContinue")
-        .is_some_and(|more| more.raw() == b"true")
-    {
+        .is_some_and(|more| more.raw() == b"true");
+    match is_part && continues {
         true => drop(state.open.insert(candidate, open)),
         false => end_call(reply, open, on),
     }
@@ -392,5 +393,38 @@ impl GeminiReply {
     fn next_output(&mut self, candidate: u64) -> String {
         self.outputs += 1;
         format!("{candidate}/output/{}", self.outputs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reply::{PARTS, TOO_MANY};
+    use ttsr::Event;
+
+    /// Reads an unfinished call, and returns the number of bytes that are counted under [`TOO_MANY`].
+    fn read_call(reader: &mut GeminiReader, candidate: usize) -> u64 {
+        let call = r#"{"functionCall":{"name":"n","args":{"a":"xyz"},"willContinue":true}}"#;
+        let chunk =
+            format!(r#"{{"candidates":[{{"index":{candidate},"content":{{"parts":[{call}]}}}}]}}"#);
+        let (chunk, _) = JsonValue::parse(chunk.as_bytes()).unwrap();
+        let mut counted = 0;
+        reader.read_record("", &chunk, &mut |_, event| match event {
+            Event::Unscanned { bytes, kind } if kind == TOO_MANY => counted += bytes,
+            _ => {}
+        });
+        counted
+    }
+
+    #[test]
+    fn calls_past_the_limit_of_parts_are_counted_and_not_kept() {
+        let mut reader = GeminiReader::new("r".to_owned());
+        for candidate in 0..PARTS {
+            assert_eq!(read_call(&mut reader, candidate), 0);
+        }
+        for candidate in PARTS..PARTS + 1_000 {
+            assert!(read_call(&mut reader, candidate) > 0);
+        }
+        assert_eq!(reader.state.open.len(), PARTS);
     }
 }

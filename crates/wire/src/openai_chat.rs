@@ -107,7 +107,7 @@ struct ChatReply {
     ended: bool,
     /// By choice and index.
     calls: BTreeMap<(u64, u64), ChatToolCall>,
-    /// The index of a call by choice and id.
+    /// The index of a call by choice and id; at most one id of each call.
     by_id: HashMap<(u64, String), u64>,
     /// The index of the last call.
     last: u64,
@@ -295,16 +295,7 @@ fn read_delta(
         tool_call(reply, state, choice, call, path, on);
     }
     if let Some(function) = delta.get("function_call") {
-        let key = format!("choice/{choice}/function_call");
-        let call = state.calls.entry((choice, u64::MAX)).or_default();
-        append_tool_name(reply, call, function.text("name").as_deref(), on);
-        push_tool_input(reply, &key, call, function.get("arguments"), on);
-        reply.count_unread_at(
-            function,
-            &["name", "arguments"],
-            &JsonPath::Member(path, b"function_call"),
-            on,
-        );
+        function_call(reply, state, choice, function, path, on);
     }
     if let Some(audio) = delta.get("audio") {
         let transcript = audio.bytes("transcript").unwrap_or_default();
@@ -412,6 +403,31 @@ fn content_list(
     }
 }
 
+/// Reads a call of the form that came before `tool_calls`. A choice has at most one.
+fn function_call(
+    reply: &mut ReplyEmitter,
+    state: &mut ChatReply,
+    choice: u64,
+    function: &JsonValue<'_>,
+    path: &JsonPath<'_>,
+    on: EventSink<'_>,
+) {
+    let place = (choice, u64::MAX);
+    if reply.is_full() && !state.calls.contains_key(&place) {
+        return reply.count_unscanned(function.content(), TOO_MANY, on);
+    }
+    let key = format!("choice/{choice}/function_call");
+    let call = state.calls.entry(place).or_default();
+    append_tool_name(reply, call, function.text("name").as_deref(), on);
+    push_tool_input(reply, &key, call, function.get("arguments"), on);
+    reply.count_unread_at(
+        function,
+        &["name", "arguments"],
+        &JsonPath::Member(path, b"function_call"),
+        on,
+    );
+}
+
 fn tool_call(
     reply: &mut ReplyEmitter,
     state: &mut ChatReply,
@@ -427,9 +443,6 @@ fn tool_call(
         .number("index")
         .unwrap_or_else(|| state.index_of(choice, id.as_deref()));
     state.last = index;
-    if let (Some(id), false) = (&id, reply.is_full()) {
-        state.by_id.insert((choice, id.clone().into_owned()), index);
-    }
     let key = format!("choice/{choice}/tool/{index}");
     if reply.is_full() && !state.calls.contains_key(&(choice, index)) {
         return reply.count_unscanned(item.content(), TOO_MANY, on);
@@ -443,9 +456,16 @@ fn tool_call(
         .is_some_and(|name| !call.name.is_empty() && name != call.name);
     if other_id || other_name && reply.delivered(&key).is_some_and(|bytes| bytes > 0) {
         reply.end(&key, on);
-        *call = ChatToolCall::default();
+        let old = std::mem::take(call).id.map(|id| (choice, id));
+        if let Some(old) = old.filter(|old| state.by_id.get(old) == Some(&index)) {
+            state.by_id.remove(&old);
+        }
     }
-    call.id = call.id.take().or(id.map(|id| id.into_owned()));
+    if let (Some(id), None) = (id, &call.id) {
+        let id = id.into_owned();
+        state.by_id.insert((choice, id.clone()), index);
+        call.id = Some(id);
+    }
     append_tool_name(reply, call, name.as_deref(), on);
     let input = function.and_then(|function| function.get("arguments").or(function.get("input")));
     push_tool_input(reply, &key, call, input, on);
@@ -519,4 +539,56 @@ fn push_tool_input(
 
 fn part_spec(key: &str, channel: Channel) -> PartSpec<'_> {
     PartSpec::new(key, key, channel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reply::PARTS;
+
+    fn read(reader: &mut OpenAiChatReader, delta: &str) {
+        let chunk = format!(r#"{{"choices":[{delta}]}}"#);
+        let (chunk, _) = JsonValue::parse(chunk.as_bytes()).unwrap();
+        reader.read_record("", &chunk, &mut |_, _| {});
+    }
+
+    /// Returns the number of calls and of ids that are kept.
+    fn kept(reader: &OpenAiChatReader) -> (usize, usize) {
+        (reader.state.calls.len(), reader.state.by_id.len())
+    }
+
+    #[test]
+    fn ids_are_kept_for_calls_and_not_for_fragments() {
+        for name in ["", r#""name":"n","#] {
+            let mut reader = OpenAiChatReader::new("r".to_owned());
+            for id in 0..1_000 {
+                let call =
+                    format!(r#"{{"index":0,"id":"c{id}","function":{{{name}"arguments":"x"}}}}"#);
+                read(
+                    &mut reader,
+                    &format!(r#"{{"delta":{{"tool_calls":[{call}]}}}}"#),
+                );
+            }
+            assert_eq!(kept(&reader), (1, 1), "{name}");
+        }
+    }
+
+    #[test]
+    fn calls_past_the_limit_of_parts_are_not_kept() {
+        let mut reader = OpenAiChatReader::new("r".to_owned());
+        for index in 0..PARTS + 1_000 {
+            let call = format!(r#"{{"index":{index},"id":"c{index}"}}"#);
+            read(
+                &mut reader,
+                &format!(r#"{{"delta":{{"tool_calls":[{call}]}}}}"#),
+            );
+        }
+        for choice in 1..1_000 {
+            read(
+                &mut reader,
+                &format!(r#"{{"index":{choice},"delta":{{"function_call":{{"name":"n"}}}}}}"#),
+            );
+        }
+        assert_eq!(kept(&reader), (PARTS, PARTS));
+    }
 }

@@ -2,8 +2,9 @@
 //!
 //! Source: the `Response` and `ResponseStreamEvent` schemas of OpenAI's OpenAPI document.
 //!
-//! Items are identified by `output_index`, or else by id: some servers change an item's id in the stream. Content that
-//! an item, a `.done` event or the final response repeats is a snapshot; content that comes in no other form is a part.
+//! Items are identified by `output_index`, or else by their first id: some servers change an item's id in the stream.
+//! Content that an item, a `.done` event or the final response repeats is a snapshot; content that comes in no other form
+//! is a part.
 //! Items of every kind are read by their members, because `arguments`, `input`, `code` and the like mean the same in
 //! all kinds. Annotations and what a tool of the provider returned are the output of a tool. Encrypted content and images
 //! are known metadata.
@@ -196,6 +197,7 @@ struct OutputItems {
     id: String,
     list: Vec<OutputItem>,
     by_index: HashMap<u64, usize>,
+    /// At most one id of each item, the first one.
     by_id: HashMap<String, usize>,
     /// The JSON delivered last, by the key of its part.
     objects: HashMap<String, DeliveredJson>,
@@ -213,6 +215,8 @@ struct OutputItem {
     name: String,
     tool: Option<String>,
     call: Option<String>,
+    /// True if it is in [`OutputItems::by_id`].
+    has_id: bool,
     /// True after it was done once and its unscanned bytes were counted.
     counted: bool,
 }
@@ -663,23 +667,26 @@ impl OutputItems {
             Some(&at) => at,
             None if neither && !self.list.is_empty() => self.list.len() - 1,
             None if self.list.len() >= PARTS => return None,
-            None => {
-                let name =
-                    id.map_or_else(|| format!("output/{}", index.unwrap_or(0)), str::to_owned);
-                self.list.push(OutputItem {
-                    name,
-                    ..OutputItem::default()
-                });
-                self.list.len() - 1
-            }
+            None => self.create(index, id),
         };
+        // A server may give each event another id, and only the first one is kept.
+        if let (Some(id), false) = (id, self.list[at].has_id) {
+            self.by_id.insert(id.to_owned(), at);
+            self.list[at].has_id = true;
+        }
+        Some(at)
+    }
+
+    fn create(&mut self, index: Option<u64>, id: Option<&str>) -> usize {
+        let at = self.list.len();
+        self.list.push(OutputItem {
+            name: id.map_or_else(|| format!("output/{}", index.unwrap_or(0)), str::to_owned),
+            ..OutputItem::default()
+        });
         if let Some(index) = index {
             self.by_index.insert(index, at);
         }
-        if let Some(id) = id {
-            self.by_id.insert(id.to_owned(), at);
-        }
-        Some(at)
+        at
     }
 
     fn describe(&mut self, at: usize, item: &JsonValue<'_>) {
@@ -738,5 +745,49 @@ impl OutputItems {
             call,
             name_may_grow: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(reader: &mut ResponsesReader, event: &str) {
+        let (event, _) = JsonValue::parse(event.as_bytes()).unwrap();
+        reader.read_record("response.output_text.delta", &event, &mut |_, _| {});
+    }
+
+    /// Returns the number of items, of indices and of ids that are kept.
+    fn kept(reader: &ResponsesReader) -> [usize; 3] {
+        let items = &reader.items;
+        [items.list.len(), items.by_index.len(), items.by_id.len()]
+    }
+
+    #[test]
+    fn ids_are_kept_for_items_and_not_for_events() {
+        let mut reader = ResponsesReader::new("r".to_owned());
+        read(&mut reader, r#"{"output_index":0,"delta":"x"}"#);
+        for id in 0..1_000 {
+            read(
+                &mut reader,
+                &format!(r#"{{"output_index":0,"item_id":"m{id}","delta":"x"}}"#),
+            );
+        }
+        assert_eq!(kept(&reader), [1, 1, 1]);
+        // The first id identifies the item, also if it comes after the item.
+        read(&mut reader, r#"{"item_id":"m0","delta":"x"}"#);
+        assert_eq!(kept(&reader), [1, 1, 1]);
+    }
+
+    #[test]
+    fn items_past_the_limit_of_parts_are_not_kept() {
+        let mut reader = ResponsesReader::new("r".to_owned());
+        for index in 0..PARTS + 1_000 {
+            read(
+                &mut reader,
+                &format!(r#"{{"output_index":{index},"item_id":"m{index}","delta":"x"}}"#),
+            );
+        }
+        assert_eq!(kept(&reader), [PARTS; 3]);
     }
 }
