@@ -8,7 +8,7 @@ const LONGEST: u64 = 32;
 
 /// The places where a part is split into deltas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChunkSize {
+pub(crate) enum Chunking {
     /// As recorded.
     Original,
     /// Not at all: one delta per part.
@@ -19,20 +19,20 @@ pub(crate) enum ChunkSize {
     Random(u64),
 }
 
-impl FromStr for ChunkSize {
+impl FromStr for Chunking {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<ChunkSize, String> {
+    fn from_str(text: &str) -> Result<Chunking, String> {
         let wrong = || {
             "expected `original`, `bytes`, `whole`, a number from 1, or `random:SEED`".to_owned()
         };
         match text {
-            "original" => Ok(ChunkSize::Original),
-            "whole" => Ok(ChunkSize::Whole),
-            "bytes" => Ok(ChunkSize::Size(NonZeroUsize::MIN)),
+            "original" => Ok(Chunking::Original),
+            "whole" => Ok(Chunking::Whole),
+            "bytes" => Ok(Chunking::Size(NonZeroUsize::MIN)),
             _ => match text.strip_prefix("random:") {
-                Some(seed) => seed.parse().map(ChunkSize::Random).map_err(|_| wrong()),
-                None => text.parse().map(ChunkSize::Size).map_err(|_| wrong()),
+                Some(seed) => seed.parse().map(Chunking::Random).map_err(|_| wrong()),
+                None => text.parse().map(Chunking::Size).map_err(|_| wrong()),
             },
         }
     }
@@ -41,7 +41,7 @@ impl FromStr for ChunkSize {
 /// Splits one part into deltas.
 #[derive(Debug)]
 pub(crate) struct Chunker {
-    chunk: ChunkSize,
+    chunking: Chunking,
     /// State of the random number generator.
     random: u64,
     /// Length of the next delta.
@@ -51,25 +51,25 @@ pub(crate) struct Chunker {
 }
 
 impl Chunker {
-    /// Returns a splitter. Parts with different numbers get different random lengths.
-    pub(crate) fn new(chunk: ChunkSize, number: u64) -> Chunker {
-        let seed = match chunk {
-            ChunkSize::Random(seed) => seed ^ number.wrapping_mul(0xA076_1D64_78BD_642F),
+    /// Returns a chunker. Parts with different numbers get different random lengths.
+    pub(crate) fn new(chunking: Chunking, number: u64) -> Chunker {
+        let seed = match chunking {
+            Chunking::Random(seed) => seed ^ number.wrapping_mul(0xA076_1D64_78BD_642F),
             _ => 0,
         };
-        let mut cutter = Chunker {
-            chunk,
+        let mut chunker = Chunker {
+            chunking,
             random: seed,
             length: 0,
             pending: Vec::new(),
         };
-        cutter.length = cutter.next_length();
-        cutter
+        chunker.length = chunker.next_length();
+        chunker
     }
 
     /// Appends recorded bytes and passes every complete delta to `on`.
     pub(crate) fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&[u8])) {
-        if self.chunk == ChunkSize::Original {
+        if self.chunking == Chunking::Original {
             return on(bytes);
         }
         let mut rest = bytes;
@@ -98,10 +98,10 @@ impl Chunker {
     }
 
     fn next_length(&mut self) -> usize {
-        match self.chunk {
-            ChunkSize::Original | ChunkSize::Whole => usize::MAX,
-            ChunkSize::Size(size) => size.get(),
-            ChunkSize::Random(_) => 1 + (self.draw() % LONGEST) as usize,
+        match self.chunking {
+            Chunking::Original | Chunking::Whole => usize::MAX,
+            Chunking::Size(size) => size.get(),
+            Chunking::Random(_) => 1 + (self.draw() % LONGEST) as usize,
         }
     }
 
@@ -119,21 +119,21 @@ impl Chunker {
 mod tests {
     use super::*;
 
-    fn cut(chunk: &str, deltas: &[&str]) -> Vec<String> {
-        let mut cutter = Chunker::new(chunk.parse().unwrap(), 0);
-        let mut cuts = Vec::new();
-        let mut on = |bytes: &[u8]| cuts.push(String::from_utf8(bytes.to_vec()).unwrap());
+    fn split(chunking: &str, deltas: &[&str]) -> Vec<String> {
+        let mut chunker = Chunker::new(chunking.parse().unwrap(), 0);
+        let mut chunks = Vec::new();
+        let mut on = |bytes: &[u8]| chunks.push(String::from_utf8(bytes.to_vec()).unwrap());
         for delta in deltas {
-            cutter.push(delta.as_bytes(), &mut on);
+            chunker.push(delta.as_bytes(), &mut on);
         }
-        cutter.flush(&mut on);
-        cuts
+        chunker.flush(&mut on);
+        chunks
     }
 
     #[test]
-    fn every_mode_cuts_where_it_says() {
+    fn every_chunking_splits_where_it_says() {
         let deltas = ["ab", "cde", "f"];
-        for (chunk, expected) in [
+        for (chunking, expected) in [
             ("original", vec!["ab", "cde", "f"]),
             ("bytes", vec!["a", "b", "c", "d", "e", "f"]),
             ("whole", vec!["abcdef"]),
@@ -141,27 +141,27 @@ mod tests {
             ("4", vec!["abcd", "ef"]),
             ("99", vec!["abcdef"]),
         ] {
-            assert_eq!(cut(chunk, &deltas), expected, "{chunk}");
+            assert_eq!(split(chunking, &deltas), expected, "{chunking}");
         }
     }
 
     #[test]
-    fn a_seed_cuts_the_same_wherever_the_recording_was_cut() {
+    fn a_seed_splits_the_same_wherever_the_recording_was_split() {
         let text = "0123456789".repeat(30);
-        let cuts = cut("random:7", &[&text]);
+        let chunks = split("random:7", &[&text]);
         let (a, b) = text.split_at(101);
-        assert_eq!(cuts, cut("random:7", &[a, b]));
-        assert_eq!(cuts.concat(), text);
-        assert_ne!(cuts, cut("random:8", &[&text]));
-        assert!(cuts.iter().all(|cut| cut.len() <= LONGEST as usize));
+        assert_eq!(chunks, split("random:7", &[a, b]));
+        assert_eq!(chunks.concat(), text);
+        assert_ne!(chunks, split("random:8", &[&text]));
+        assert!(chunks.iter().all(|chunk| chunk.len() <= LONGEST as usize));
     }
 
     #[test]
-    fn an_unknown_mode_is_refused() {
+    fn an_unknown_chunking_is_refused() {
         for text in [
             "", "0", "-1", "random", "random:", "random:x", "Whole", "1.5",
         ] {
-            assert!(text.parse::<ChunkSize>().is_err(), "{text}");
+            assert!(text.parse::<Chunking>().is_err(), "{text}");
         }
     }
 }

@@ -10,7 +10,7 @@ use ttsr::{Channel, Event, Pack, PartId};
 use ttsr_wire::Reader;
 
 use crate::args::{FormatArg, PackArgs};
-use crate::chunk::ChunkSize;
+use crate::chunk::Chunking;
 use crate::input::{InputFile, InputProblems, inputs};
 use crate::output::{Escaped, OutputRecord, RecordWriter};
 use crate::reply::RecordedReply;
@@ -101,7 +101,7 @@ fn read(input: &InputFile, packs: [&Pack; 2], problems: &mut InputProblems) -> V
     };
     let mut reader = Reader::new(&input.name);
     let mut recorded: Vec<(String, [RecordedReply; 2], bool)> = Vec::new();
-    let mut plain = packs.map(|pack| RecordedReply::new(&input.name, pack, ChunkSize::Original, 0));
+    let mut plain = packs.map(|pack| RecordedReply::new(&input.name, pack, Chunking::Original, 0));
     let mut tally = RunTotals::default();
     let start = Event::PartStart {
         part: PartId(0),
@@ -159,7 +159,7 @@ fn record_event(
     let at = open.unwrap_or_else(|| {
         let number = recorded.len() as u64 + 1;
         let replies =
-            packs.map(|pack| RecordedReply::new(stream, pack, ChunkSize::Original, number));
+            packs.map(|pack| RecordedReply::new(stream, pack, Chunking::Original, number));
         recorded.push((stream.to_owned(), replies, false));
         recorded.len() - 1
     });

@@ -8,7 +8,7 @@ use ttsr::{Event, Pack};
 use ttsr_wire::Reader;
 
 use crate::args::{FormatArg, OutputFormat, WorkspaceArgs};
-use crate::chunk::ChunkSize;
+use crate::chunk::Chunking;
 use crate::input::{InputFile, InputProblems, inputs};
 use crate::output::RecordWriter;
 use crate::reply::RecordedReply;
@@ -28,7 +28,7 @@ pub(crate) struct Options {
     packs: WorkspaceArgs,
     /// The split of parts into deltas: `original`, `bytes`, `whole`, a number of bytes, or `random:SEED`
     #[arg(long, value_name = "CHUNK", default_value = "original")]
-    chunk: ChunkSize,
+    chunk: Chunking,
     /// Mask every match in the output, not only matches of rules that redact
     #[arg(long)]
     redact: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let mut replay = ReplayRun {
         pack: load::load_in(&options.packs, &load::OFF_BY_DEFAULT)?,
-        chunk: options.chunk,
+        chunking: options.chunk,
         redacts_all: options.redact,
         begun: 0,
         open: HashMap::new(),
@@ -66,7 +66,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
 
 struct ReplayRun {
     pack: Pack,
-    chunk: ChunkSize,
+    chunking: Chunking,
     redacts_all: bool,
     /// Number of replies so far.
     begun: u64,
@@ -129,7 +129,7 @@ impl ReplayRun {
         let is_last = matches!(event, Event::Finish { .. });
         if !self.open.contains_key(name) {
             self.begun += 1;
-            let reply = RecordedReply::new(name, &self.pack, self.chunk, self.begun);
+            let reply = RecordedReply::new(name, &self.pack, self.chunking, self.begun);
             self.open.insert(name.to_owned(), reply);
         }
         if let Some(reply) = self.open.get_mut(name) {

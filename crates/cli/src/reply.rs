@@ -15,7 +15,7 @@ use ttsr::session::Session;
 use ttsr::{Action, Channel, Decision, Event, Hit, Pack, PartId, Source, Stream, Verdict};
 
 use crate::CommandError;
-use crate::chunk::{ChunkSize, Chunker};
+use crate::chunk::{Chunker, Chunking};
 use crate::fingerprint::Fingerprints;
 use crate::mask::{HiddenRanges, MaskedExcerpt};
 use crate::output::{HitRecord, MatchExtent, PartOrigin, RecordWriter, VerdictRecord};
@@ -23,7 +23,7 @@ use crate::totals::RunTotals;
 
 pub(crate) struct RecordedReply {
     name: String,
-    chunk: ChunkSize,
+    chunking: Chunking,
     /// The number of the reply, which selects its random chunk lengths.
     number: u64,
     /// Number of parts so far.
@@ -42,16 +42,16 @@ pub(crate) struct RecordedReply {
 /// An open part.
 struct ReplayPart {
     name: String,
-    cutter: Chunker,
+    chunker: Chunker,
     /// Digest of the bytes so far.
     digest: PartDigest,
 }
 
 impl RecordedReply {
-    pub(crate) fn new(name: &str, pack: &Pack, chunk: ChunkSize, number: u64) -> RecordedReply {
+    pub(crate) fn new(name: &str, pack: &Pack, chunking: Chunking, number: u64) -> RecordedReply {
         RecordedReply {
             name: name.to_owned(),
-            chunk,
+            chunking,
             number,
             begun: 0,
             open: HashMap::new(),
@@ -226,7 +226,7 @@ impl RecordedReply {
         let number = (self.number << 20) + self.begun;
         let part = ReplayPart {
             name,
-            cutter: Chunker::new(self.chunk, number),
+            chunker: Chunker::new(self.chunking, number),
             digest: PartDigest::default(),
         };
         self.open.insert(id, part);
@@ -271,7 +271,7 @@ impl RecordedReply {
             return watch.push(id, bytes);
         };
         part.digest = part.digest.with(bytes);
-        part.cutter.push(bytes, &mut |delta| {
+        part.chunker.push(bytes, &mut |delta| {
             tally.deltas += 1;
             watch.push(id, delta);
         });
@@ -283,7 +283,7 @@ impl RecordedReply {
     fn turn_to(&mut self, id: PartId, tally: &mut RunTotals) {
         if let Some(latest) = self.latest.replace(id)
             && latest != id
-            && self.chunk != ChunkSize::Whole
+            && self.chunking != Chunking::Whole
         {
             self.flush(latest, tally);
         }
@@ -294,7 +294,7 @@ impl RecordedReply {
             return;
         };
         let watch = &mut self.watch;
-        part.cutter.flush(&mut |delta| {
+        part.chunker.flush(&mut |delta| {
             tally.deltas += 1;
             watch.push(id, delta);
         });

@@ -17,7 +17,7 @@ use ttsr::stream::Hits;
 use ttsr::{Action, Channel, Conversation, Level, Origin, Pack, PartId, Rule};
 
 use crate::args::{PackArgs, ReportArg};
-use crate::chunk::{ChunkSize, Chunker};
+use crate::chunk::{Chunker, Chunking};
 use crate::output::{Escaped, OutputRecord, STRONG, print_message, style};
 use crate::report::{Finding, FindingProblem, FindingReport};
 use crate::source_index::{SourceIndex, SourceItem};
@@ -41,7 +41,7 @@ use update::{Update, Updates};
 pub(crate) struct Options {
     /// Use only this split: `original` or `whole`, `bytes`, a number of bytes, or `random:SEED`; may be repeated
     #[arg(long = "chunk", value_name = "CHUNK")]
-    chunks: Vec<ChunkSize>,
+    chunkings: Vec<Chunking>,
     /// Write the measured results into the cases of the files: `expect` if a case acts otherwise, and `by-byte`,
     /// the deciding offset. Comments and everything else are kept
     #[arg(long)]
@@ -57,7 +57,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let pack = load::load(&PackArgs::from_names(options.paths.clone()), &[])?;
     let mut run = TestRun {
         pack: &pack,
-        chunks: &options.chunks,
+        chunkings: &options.chunkings,
         written: SourceIndex::read(&options.paths),
         report: FindingReport::new(options.format.format),
         sums: TestTotals::default(),
@@ -115,7 +115,7 @@ impl TestTotals {
 /// A run over the rules of a pack.
 struct TestRun<'a> {
     pack: &'a Pack,
-    chunks: &'a [ChunkSize],
+    chunkings: &'a [Chunking],
     written: SourceIndex,
     report: FindingReport,
     sums: TestTotals,
@@ -153,7 +153,7 @@ impl TestRun<'_> {
     ) -> Result<bool, CommandError> {
         let rule = &self.pack.rules()[index];
         let part = ExamplePart::new(rule, channel, example.text);
-        let splits = splits(self.chunks, part.bytes.len());
+        let splits = splits(self.chunkings, part.bytes.len());
         let hit = |split| hit(self.pack, index, (&part, None), split, example.number);
         let judged = judge(example.must_hit, None, &splits, hit);
         let (kind, item) = match example.must_hit {
@@ -171,7 +171,7 @@ impl TestRun<'_> {
         let part = ExamplePart::from_case(rule, case);
         let file = self.file_of(&part);
         let file = file.as_deref();
-        let splits = splits(self.chunks, part.bytes.len());
+        let splits = splits(self.chunkings, part.bytes.len());
         let found = |split| hit(self.pack, index, (&part, file), split, number);
         let mut judged = judge(case.expect.is_some(), case.by_byte, &splits, found);
         let follows = case.expect.filter(|expected| *expected != rule.action);
@@ -376,11 +376,11 @@ fn hit(
         add(stream.set_tool(PART, tool, "call"));
     }
     match split {
-        PartSplit::ChunkSize(chunk) => {
-            let mut cutter = Chunker::new(chunk, number);
+        PartSplit::Chunked(chunking) => {
+            let mut chunker = Chunker::new(chunking, number);
             let mut push = |delta: &[u8]| add(stream.push(PART, delta));
-            cutter.push(&part.bytes, &mut push);
-            cutter.flush(&mut push);
+            chunker.push(&part.bytes, &mut push);
+            chunker.flush(&mut push);
         }
         PartSplit::At(at) => {
             let (before, after) = part.bytes.split_at(at);
@@ -522,9 +522,9 @@ mod tests {
         Pack::builder().rule(rule).build().unwrap()
     }
 
-    fn result(pack: &Pack, text: &str, must_hit: bool, chunks: &[ChunkSize]) -> ExampleResult {
+    fn result(pack: &Pack, text: &str, must_hit: bool, chunkings: &[Chunking]) -> ExampleResult {
         let part = ExamplePart::new(&pack.rules()[0], Channel::ToolInput, text);
-        let splits = splits(chunks, part.bytes.len());
+        let splits = splits(chunkings, part.bytes.len());
         judge(must_hit, None, &splits, |split| {
             hit(pack, 0, (&part, None), split, 1)
         })
@@ -620,15 +620,18 @@ mod tests {
     #[test]
     fn only_the_requested_cases_run() {
         let asked = ["original", "bytes", "7", "random:3"];
-        let chunks: Vec<ChunkSize> = asked.iter().map(|text| text.parse().unwrap()).collect();
-        let shown: Vec<String> = splits(&chunks, 100)
+        let chunkings: Vec<Chunking> = asked.iter().map(|text| text.parse().unwrap()).collect();
+        let shown: Vec<String> = splits(&chunkings, 100)
             .iter()
             .map(PartSplit::to_string)
             .collect();
         assert_eq!(shown, asked);
         let pack = pack(&[], &[], &[]);
-        assert_eq!(result(&pack, "nee\"dle", true, &chunks), ExampleResult::Ok);
-        assert_eq!(result(&pack, "", true, &chunks), ExampleResult::Missing);
+        assert_eq!(
+            result(&pack, "nee\"dle", true, &chunkings),
+            ExampleResult::Ok
+        );
+        assert_eq!(result(&pack, "", true, &chunkings), ExampleResult::Missing);
     }
 
     #[test]

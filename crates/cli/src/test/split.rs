@@ -5,12 +5,13 @@ use std::num::NonZeroUsize;
 
 use serde::{Serialize, Serializer};
 
-use crate::chunk::ChunkSize;
+use crate::chunk::Chunking;
 
 /// One way to split a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartSplit {
-    ChunkSize(ChunkSize),
+    /// As `--chunk` asks.
+    Chunked(Chunking),
     /// In two, after this many bytes.
     At(usize),
 }
@@ -18,11 +19,11 @@ pub(super) enum PartSplit {
 impl Display for PartSplit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PartSplit::ChunkSize(ChunkSize::Original) => f.write_str("original"),
-            PartSplit::ChunkSize(ChunkSize::Whole) => f.write_str("whole"),
-            PartSplit::ChunkSize(ChunkSize::Size(size)) if size.get() == 1 => f.write_str("bytes"),
-            PartSplit::ChunkSize(ChunkSize::Size(size)) => write!(f, "{size}"),
-            PartSplit::ChunkSize(ChunkSize::Random(seed)) => write!(f, "random:{seed}"),
+            PartSplit::Chunked(Chunking::Original) => f.write_str("original"),
+            PartSplit::Chunked(Chunking::Whole) => f.write_str("whole"),
+            PartSplit::Chunked(Chunking::Size(size)) if size.get() == 1 => f.write_str("bytes"),
+            PartSplit::Chunked(Chunking::Size(size)) => write!(f, "{size}"),
+            PartSplit::Chunked(Chunking::Random(seed)) => write!(f, "random:{seed}"),
             PartSplit::At(at) => write!(f, "cut:{at}"),
         }
     }
@@ -38,15 +39,15 @@ impl Serialize for PartSplit {
 pub(super) const CUTS: usize = 400;
 
 /// Returns the requested splits, or all of them.
-pub(super) fn splits(chunks: &[ChunkSize], length: usize) -> Vec<PartSplit> {
-    if !chunks.is_empty() {
-        return chunks.iter().copied().map(PartSplit::ChunkSize).collect();
+pub(super) fn splits(chunkings: &[Chunking], length: usize) -> Vec<PartSplit> {
+    if !chunkings.is_empty() {
+        return chunkings.iter().copied().map(PartSplit::Chunked).collect();
     }
     let places = length.saturating_sub(1);
     let cuts = places.min(CUTS);
     let mut splits = vec![
-        PartSplit::ChunkSize(ChunkSize::Whole),
-        PartSplit::ChunkSize(ChunkSize::Size(NonZeroUsize::MIN)),
+        PartSplit::Chunked(Chunking::Whole),
+        PartSplit::Chunked(Chunking::Size(NonZeroUsize::MIN)),
     ];
     splits.extend((0..cuts).map(|cut| PartSplit::At(1 + cut * places / cuts)));
     splits
