@@ -22,11 +22,11 @@ const EDITS: usize = 100;
 pub(crate) fn fix(paths: &[String]) -> Result<u64, CommandError> {
     let mut made = 0;
     for (name, text) in texts(paths) {
-        let (mended, descriptions) = mend(&name, &text);
+        let (fixed, descriptions) = fixed_text(&name, &text);
         if descriptions.is_empty() {
             continue;
         }
-        replace(Path::new(&name), mended.as_bytes()).map_err(|error| {
+        replace(Path::new(&name), fixed.as_bytes()).map_err(|error| {
             CommandError::Message(format!("{}: cannot be written: {error}", Escaped(&name)))
         })?;
         for edit in &descriptions {
@@ -38,7 +38,7 @@ pub(crate) fn fix(paths: &[String]) -> Result<u64, CommandError> {
 }
 
 /// Returns the text with all edits applied, and a description of each edit.
-fn mend(name: &str, text: &str) -> (String, Vec<String>) {
+fn fixed_text(name: &str, text: &str) -> (String, Vec<String>) {
     let mut text = text.to_owned();
     let mut descriptions = Vec::new();
     let mut problems = check(name, &text);
@@ -49,12 +49,12 @@ fn mend(name: &str, text: &str) -> (String, Vec<String>) {
         let Some(edit) = edits.nth(passed) else {
             break;
         };
-        let mut mended = text.clone();
-        mended.replace_range(edit.span, &edit.new);
-        let now = check(name, &mended);
+        let mut edited = text.clone();
+        edited.replace_range(edit.span, &edit.new);
+        let now = check(name, &edited);
         if is_better(&problems, &now) {
             descriptions.push(edit.description);
-            (text, problems) = (mended, now);
+            (text, problems) = (edited, now);
         } else {
             passed += 1;
         }
@@ -250,8 +250,8 @@ mod tests {
                 "match.any = [{ literal = 'x' }]\nexamples.match = ['x', 'xx',]".to_owned(),
             ),
         ] {
-            let (mended, descriptions) = mend("f", &rule(&wrong));
-            assert_eq!(mended, rule(&right));
+            let (fixed, descriptions) = fixed_text("f", &rule(&wrong));
+            assert_eq!(fixed, rule(&right));
             assert!(!descriptions.is_empty(), "{wrong}");
         }
     }
@@ -259,8 +259,8 @@ mod tests {
     #[test]
     fn a_file_without_a_schema_gets_one() {
         let whole = rule(SAME);
-        let (mended, descriptions) = mend("f", whole.trim_start_matches("schema = 1\n"));
-        assert_eq!((mended, descriptions.len()), (whole, 1));
+        let (fixed, descriptions) = fixed_text("f", whole.trim_start_matches("schema = 1\n"));
+        assert_eq!((fixed, descriptions.len()), (whole, 1));
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
             "not toml at all".to_owned(),
         ] {
             let text = rule(&body);
-            assert_eq!(mend("f", &text), (text.clone(), Vec::new()));
+            assert_eq!(fixed_text("f", &text), (text.clone(), Vec::new()));
         }
     }
 }
