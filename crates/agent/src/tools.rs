@@ -255,41 +255,41 @@ fn definitions() -> Vec<Tool> {
                 "properties": {
                     "path": path,
                     "offset": number("Number of the first line to read, from 1."),
-                    "limit": number("Most lines to read."),
+                    "limit": number("Maximum number of lines to read."),
                 },
             }),
         ),
         tool(
             "write",
-            "Writes a text file: makes it, or replaces what it holds.",
+            "Creates a text file, or replaces its contents.",
             json!({
                 "type": "object", "additionalProperties": false, "required": ["path", "content"],
-                "properties": {"path": path, "content": text("All that the file is to hold.")},
+                "properties": {"path": path, "content": text("The complete new contents.")},
             }),
         ),
         tool(
             "edit",
-            "Replaces a piece of a text file, which must be there exactly once unless all are to be replaced.",
+            "Replaces text in a file. The text must occur exactly once, unless `replace_all` is true.",
             json!({
                 "type": "object", "additionalProperties": false,
                 "required": ["path", "old_string", "new_string"],
                 "properties": {
                     "path": path,
-                    "old_string": text("The piece as it is, exactly."),
-                    "new_string": text("What it is to be."),
-                    "replace_all": {"type": "boolean", "description": "Replaces it wherever it is."},
+                    "old_string": text("The text to replace, exactly as it is in the file."),
+                    "new_string": text("The replacement text."),
+                    "replace_all": {"type": "boolean", "description": "Replaces every occurrence. Default false."},
                 },
             }),
         ),
         tool(
             "bash",
-            "Runs a command in the working folder. It has no terminal and nothing to read from; what it leaves running is ended.",
+            "Runs a command in the working folder, without a terminal and with an empty standard input. Processes that it leaves running are ended.",
             json!({
                 "type": "object", "additionalProperties": false, "required": ["command"],
                 "properties": {
-                    "command": text("The command, for bash."),
-                    "description": text("What it is for, in a few words."),
-                    "timeout": number("Most seconds it may take."),
+                    "command": text("The command, in the syntax of bash."),
+                    "description": text("The purpose of the command, in a few words."),
+                    "timeout": number("Time limit in seconds."),
                 },
             }),
         ),

@@ -112,7 +112,7 @@ impl WorkingFolder {
             ));
         }
         if bytes.contains(&0) {
-            return Err(format!("`{path}` is no text"));
+            return Err(format!("`{path}` is not a text file"));
         }
         let text = String::from_utf8(bytes);
         Ok((text.map_err(|_| format!("`{path}` is not UTF-8"))?, mode))
@@ -142,7 +142,7 @@ impl WorkingFolder {
         let file = openat(&place.parent, &place.name, flags, Mode::empty()).map_err(say)?;
         match path::regular(&file).map_err(say)? {
             Some((mode, length)) => Ok((file, mode, length)),
-            None => Err((Errno::INVAL, format!("`{path}` is no file"))),
+            None => Err((Errno::INVAL, format!("`{path}` is not a regular file"))),
         }
     }
 

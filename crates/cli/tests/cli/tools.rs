@@ -195,7 +195,7 @@ fn symbolic_links_are_not_followed_wherever_they_stand() {
 
 /// Opening must not block, and only regular files are read.
 #[test]
-fn an_input_that_is_no_file_is_refused_at_once() {
+fn an_input_that_is_not_a_regular_file_is_refused_at_once() {
     let scratch = Scratch::new();
     let folder = scratch.open();
     done(
@@ -203,16 +203,17 @@ fn an_input_that_is_no_file_is_refused_at_once() {
         "bash",
         json!({"command": "mkfifo pipe && mkdir folder && printf 'a\\0b' > zero && printf '\\xff' > odd"}),
     );
-    for path in [
-        "pipe",
-        "folder",
-        "zero",
-        "odd",
-        "missing",
-        "missing/too",
-        "zero/x",
+    for (path, problem) in [
+        ("pipe", "is not a regular file"),
+        ("folder", "is not a regular file"),
+        ("zero", "is not a text file"),
+        ("odd", "is not UTF-8"),
+        ("missing", ""),
+        ("missing/too", ""),
+        ("zero/x", ""),
     ] {
-        refused(&folder, "read", json!({"path": path}));
+        let refusal = refused(&folder, "read", json!({"path": path}));
+        assert!(refusal.ends_with(problem), "{refusal}");
     }
     for path in ["pipe", "folder", "zero/x"] {
         refused(&folder, "write", json!({"path": path, "content": "x"}));
