@@ -1,6 +1,6 @@
 //! The layers of the crate: the table in ARCHITECTURE.md names each top-level module and its imports: other top-level
 //! modules, and crates of the workspace. The imports in the sources must be exactly those, and a module may import only
-//! rows above its own, so there is no cycle. The table of the loops that step a state is compared, too.
+//! rows above its own, so there is no cycle. The table of the loops that step a state and the code map are compared, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -239,6 +239,55 @@ fn both_tables_of_the_loops_that_step_a_state_have_the_same_rows() {
         let is_defined = pairs.any(|pair| pair[0] == "fn" && pair[1] == function);
         assert!(is_defined, "{name} is not in {file}");
     }
+}
+
+/// Returns the modules that the file of that folder declares, tests left out.
+fn submodules(folder: &Path) -> Vec<String> {
+    let files = [
+        folder.with_extension("rs"),
+        folder.join("lib.rs"),
+        folder.join("mod.rs"),
+    ];
+    let file = files.iter().find(|file| file.exists());
+    let (kept, _) = file.map_or_else(Default::default, |file| without_tests(&tokens(&read(file))));
+    let declared = kept.windows(3).filter(|it| it[0] == "mod" && it[2] == ";");
+    declared.map(|it| it[1].clone()).collect()
+}
+
+/// A row that lists modules of its folder lists all of them, except those with a row of their own.
+#[test]
+fn the_code_map_leaves_out_no_module_of_a_folder_whose_modules_it_lists() {
+    let architecture = read(&root().join("ARCHITECTURE.md"));
+    let rows = cells(&architecture, "place");
+    let quoted = |cell: &str| -> Vec<String> {
+        let names = cell.split('`').skip(1).step_by(2);
+        names.map(str::to_owned).collect()
+    };
+    let places: Vec<String> = rows.iter().flat_map(|row| quoted(row[0])).collect();
+    let mut checked = 0;
+    for row in &rows {
+        let owned = quoted(row[1]);
+        for folder in quoted(row[0]).iter().filter(|place| place.ends_with('/')) {
+            let modules = submodules(&root().join(folder));
+            if !modules.iter().any(|module| owned.contains(module)) {
+                continue;
+            }
+            checked += 1;
+            for module in modules {
+                let own_places = [
+                    format!("{folder}{module}/"),
+                    format!("{folder}{module}.rs"),
+                    format!("{module}.rs"),
+                ];
+                let has_row = places.iter().any(|place| own_places.contains(place));
+                assert!(
+                    has_row || owned.contains(&module),
+                    "`{module}` is not in the row of `{folder}`"
+                );
+            }
+        }
+    }
+    assert!(checked >= 14, "{checked}");
 }
 
 /// Returns what is wrong with the rows of a table. They must name exactly these modules and the crates that they import,
