@@ -27,16 +27,12 @@ fn table(text: &str, heading: &str) -> Vec<(String, BTreeSet<String>)> {
     let section = text.split(&heading).nth(1).expect("a section");
     let section = section.split("\n## ").next().unwrap();
     let rows = section.lines().filter(|line| line.starts_with("| `"));
-    let names = |cell: &str| -> Vec<String> {
-        let quoted = cell.split('`').skip(1).step_by(2);
-        quoted.map(str::to_owned).collect()
-    };
     let rows = rows.map(|row| {
         let cells: Vec<&str> = row.split('|').collect();
-        let [name] = &names(cells[1])[..] else {
+        let [name] = &quoted(cells[1])[..] else {
             panic!("one module in the first cell: {row}");
         };
-        (name.clone(), names(cells[2]).into_iter().collect())
+        (name.clone(), quoted(cells[2]).into_iter().collect())
     });
     rows.collect()
 }
@@ -259,10 +255,6 @@ fn submodules(folder: &Path) -> Vec<String> {
 fn the_code_map_leaves_out_no_module_of_a_folder_whose_modules_it_lists() {
     let architecture = read(&root().join("ARCHITECTURE.md"));
     let rows = cells(&architecture, "place");
-    let quoted = |cell: &str| -> Vec<String> {
-        let names = cell.split('`').skip(1).step_by(2);
-        names.map(str::to_owned).collect()
-    };
     let places: Vec<String> = rows.iter().flat_map(|row| quoted(row[0])).collect();
     let mut checked = 0;
     for row in &rows {
@@ -288,6 +280,66 @@ fn the_code_map_leaves_out_no_module_of_a_folder_whose_modules_it_lists() {
         }
     }
     assert!(checked >= 14, "{checked}");
+}
+
+/// Returns the names in backticks.
+fn quoted(cell: &str) -> Vec<String> {
+    let names = cell.split('`').skip(1).step_by(2);
+    names.map(str::to_owned).collect()
+}
+
+/// Returns the folder of the targets that a file belongs to, such as `benches` or `crates/wire/tests`.
+fn own_folder(path: &str) -> String {
+    let names: Vec<&str> = path.split('/').collect();
+    let depth = if names[0] == "crates" { 3 } else { 1 };
+    names[..depth].join("/")
+}
+
+/// Returns each source that a file includes by `#[path]` from another folder than its own, with the file.
+fn foreign_includes(path: &Path) -> Vec<(String, String)> {
+    let file = path.strip_prefix(root()).unwrap().to_str().unwrap();
+    let file = file.replace('\\', "/");
+    let text = read(path);
+    let attributes = text.lines().map(str::trim);
+    let included =
+        attributes.filter_map(|line| line.strip_prefix("#[path = \"")?.strip_suffix("\"]"));
+    let sources = included.map(|included| {
+        let mut names: Vec<&str> = file.split('/').collect();
+        names.pop();
+        for name in included.split('/') {
+            match name {
+                ".." => drop(names.pop()),
+                name => names.push(name),
+            }
+        }
+        names.join("/")
+    });
+    let foreign = sources.filter(|source| own_folder(source) != own_folder(&file));
+    foreign.map(|source| (source, file.clone())).collect()
+}
+
+#[test]
+fn the_table_of_included_sources_names_all_of_them() {
+    let mut paths = Vec::new();
+    for folder in ["benches", "crates", "examples", "src", "tests"] {
+        sources(&root().join(folder), &mut paths);
+    }
+    let found: BTreeSet<_> = paths
+        .iter()
+        .flat_map(|path| foreign_includes(path))
+        .collect();
+    let architecture = read(&root().join("ARCHITECTURE.md"));
+    let mut named = BTreeSet::new();
+    for row in cells(&architecture, "source") {
+        for source in quoted(row[0]) {
+            named.extend(
+                quoted(row[1])
+                    .into_iter()
+                    .map(|file| (source.clone(), file)),
+            );
+        }
+    }
+    assert_eq!(found, named);
 }
 
 /// Returns what is wrong with the rows of a table. They must name exactly these modules and the crates that they import,
