@@ -1,7 +1,7 @@
 //! The state of a stream beyond its open parts, split by lifetime: [`CallResults`] for one call, [`StreamState`] for
 //! the whole reply.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,16 +60,23 @@ pub(super) struct StreamState {
     pub(super) counters: Counters,
     /// The counts of the rules that count over the reply or longer, by rule.
     pub(super) counts: Vec<MatchCount>,
-    /// The counts of the rules that count in a part, of the open parts.
-    pub(super) part_counts: HashMap<PartId, Vec<MatchCount>>,
-    /// The rules that count and the parts in which they have hit.
-    pub(super) counted_hits: HashSet<(RuleId, PartId)>,
     /// Conditions that are decided on the whole reply. None of them waits for its end.
     pub(super) conditions: ConditionState,
-    /// By part, each ordered by start, end and rule.
-    pub(super) redactions: HashMap<PartId, Vec<Redaction>>,
+    // Boxed: most replies have none of it, and a stream is opened and dropped for each of them.
+    pub(super) by_part: Option<Box<MatchesByPart>>,
     /// Captures of rules that hit a text which was delivered whole.
     pub(super) captures: Vec<(RuleId, CapturedTexts)>,
+}
+
+/// The redactions and the counts of the parts.
+#[derive(Debug, Default)]
+pub(super) struct MatchesByPart {
+    /// By part, each ordered by start, end and rule.
+    redactions: BTreeMap<PartId, Vec<Redaction>>,
+    /// The counts of the rules that count in a part, of the open parts.
+    counts: BTreeMap<PartId, Vec<MatchCount>>,
+    /// The rules that count and the parts in which they have hit.
+    counted_hits: BTreeSet<(RuleId, PartId)>,
 }
 
 /// A match with its text, which is copied while it is available.
@@ -137,8 +144,9 @@ impl CallResults {
                 (Per::Session, Some(history)) => history.session,
                 _ => 0,
             };
+            let by_part = state.by_part.get_or_insert_default();
             let counts = match per {
-                Per::Part => state.part_counts.entry(part).or_default(),
+                Per::Part => by_part.counts.entry(part).or_default(),
                 _ => &mut state.counts,
             };
             if before + increment_count(counts, rule) < u64::from(times) {
@@ -146,7 +154,7 @@ impl CallResults {
             }
             if compound.reports_every() {
                 state.records.push(record);
-            } else if state.counted_hits.insert((rule, part)) {
+            } else if by_part.counted_hits.insert((rule, part)) {
                 self.hits.push(record.hit);
                 state.records.push(record);
             }
@@ -191,26 +199,32 @@ impl StreamState {
         };
         // The views of one delta are read one after the other, so matches are not found in the order of their offsets.
         let key = |it: &Redaction| (it.start, it.end, it.rule);
-        let known = self.redactions.entry(part).or_default();
+        let by_part = self.by_part.get_or_insert_default();
+        let known = by_part.redactions.entry(part).or_default();
         let index = known.partition_point(|known| key(known) <= key(&redaction));
         known.insert(index, redaction);
     }
 
     /// Returns the redactions of a part.
     pub(super) fn redactions(&self, part: PartId) -> &[Redaction] {
-        self.redactions.get(&part).map_or(&[], Vec::as_slice)
+        let by_part = self.by_part.as_deref();
+        let known = by_part.and_then(|it| it.redactions.get(&part));
+        known.map_or(&[], Vec::as_slice)
     }
 
     /// Drops the redactions of a part that begin before `offset`.
     pub(super) fn forget_redactions(&mut self, part: PartId, offset: u64) {
-        if let Some(known) = self.redactions.get_mut(&part) {
+        let by_part = self.by_part.as_deref_mut();
+        if let Some(known) = by_part.and_then(|it| it.redactions.get_mut(&part)) {
             known.drain(..known.partition_point(|it| it.start < offset));
         }
     }
 
     /// Drops what is kept of a part only while it is open.
     pub(super) fn end_part(&mut self, part: PartId) {
-        self.part_counts.remove(&part);
+        if let Some(by_part) = &mut self.by_part {
+            by_part.counts.remove(&part);
+        }
     }
 }
 
