@@ -14,6 +14,7 @@ use crate::event_log::EventLog;
 use crate::listener_tls::ListenerTls;
 use crate::sessions::{MemoryStore, SessionStore};
 use crate::token::ProxyToken;
+use crate::url_path::has_dot_segment;
 
 /// The configuration of a proxy. The default sends `/anthropic` to `https://api.anthropic.com`, `/openai` to
 /// `https://api.openai.com`, `/gemini` to `https://generativelanguage.googleapis.com` and `/ollama` to
@@ -130,7 +131,7 @@ impl UpstreamUrl {
     /// Parses a URL.
     ///
     /// # Errors
-    /// If it is not a URL, has another scheme, or has credentials or a query.
+    /// If it is not a URL, has another scheme, or has credentials, a query, or `.` or `..` as a segment of its path.
     ///
     /// # Example: a base path
     /// ```
@@ -160,6 +161,9 @@ impl UpstreamUrl {
         if path.query().is_some() {
             return Err(invalid("has a query"));
         }
+        if has_dot_segment(path.path()) {
+            return Err(invalid("has the segment `.` or `..`"));
+        }
         Ok(UpstreamUrl {
             scheme,
             authority,
@@ -181,8 +185,13 @@ impl UpstreamUrl {
         Uri::builder()
             .scheme(self.scheme.clone())
             .authority(self.authority.clone())
-            .path_and_query(format!("{}{rest}", self.path))
+            .path_and_query(self.joined(rest))
             .build()
+    }
+
+    /// Returns the path of that URL.
+    pub(crate) fn joined(&self, rest: &str) -> String {
+        format!("{}{rest}", self.path)
     }
 }
 
@@ -254,6 +263,7 @@ mod tests {
         for (url, reason) in [
             ("http://owl:tawny@localhost", "has credentials"),
             ("http://localhost/?key=tawny", "has a query"),
+            ("http://localhost/tawny/../x", "has the segment `.` or `..`"),
             ("gopher://tawny", "must begin with http"),
             ("http://tawny:port:1", "cannot be parsed"),
             ("/tawny", "must begin with http"),

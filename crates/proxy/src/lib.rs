@@ -97,6 +97,7 @@ mod tests;
 mod token;
 mod totals;
 mod upstream;
+mod url_path;
 
 pub use config::{BlockEnding, Mount, ProxyConfig, ProxyLimits, UpstreamUrl};
 pub use error::ProxyError;

@@ -3,6 +3,7 @@
 use hyper::{Method, Uri};
 
 use crate::config::{ProxyConfig, UpstreamUrl};
+use crate::url_path::{segments, unescaped};
 
 /// An API whose replies have content of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,10 +79,12 @@ pub(crate) fn route<'c>(
         }
     };
     let path = rest.split('?').next().unwrap_or(rest);
+    // The base path of a server may have the first segments of an API, or stand for them: `…/anthropic` for `…/v1`.
+    let joined = api(method, &upstream.joined(path));
     Some(Route {
         upstream,
         rest,
-        api: api(method, path),
+        api: joined.or_else(|| api(method, path)),
     })
 }
 
@@ -89,7 +92,7 @@ pub(crate) fn route<'c>(
 /// depend on escapes, doubled slashes and case, because a server may not either.
 fn api(method: &Method, path: &str) -> Option<ModelApi> {
     let plain = unescaped(path).to_ascii_lowercase();
-    let segments: Vec<&str> = plain.split('/').filter(|it| !it.is_empty()).collect();
+    let segments: Vec<&str> = segments(&plain).collect();
     let is_post = method == Method::POST;
     match segments[..] {
         [.., "v1", "messages"] | ["messages"] if is_post => Some(ModelApi::AnthropicMessages),
@@ -131,26 +134,6 @@ pub(crate) fn with_model(uri: &Uri, model: &str) -> Option<Uri> {
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = format!("{folder}/{model}:{method}{query}").parse().ok();
     Uri::from_parts(parts).ok()
-}
-
-/// Decodes escapes of the form `%XX`; all other bytes stay.
-fn unescaped(path: &str) -> String {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let hex = |at: usize| char::from(*after.get(at)?).to_digit(16);
-        match (first, hex(0), hex(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push((high * 16 + low) as u8);
-                rest = &after[2..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -274,6 +257,37 @@ mod tests {
         let escaped: Uri = "http://h/models/g%3AgenerateContent".parse().unwrap();
         assert_eq!(model_of_path(escaped.path()), None);
         assert_eq!(with_model(&escaped, "other"), None);
+    }
+
+    #[test]
+    fn the_base_path_of_a_server_is_part_of_the_path_that_names_the_api() {
+        for (base, path, want) in [
+            ("/api", "/chat", Some(ModelApi::OllamaChat)),
+            ("/api/", "//generate", Some(ModelApi::OllamaGenerate)),
+            ("/v1", "/messages", Some(ModelApi::AnthropicMessages)),
+            ("/v1/chat", "/completions", Some(ModelApi::OpenAiChat)),
+            // The base paths of some servers end in another name than `v1`.
+            ("/anthropic", "/messages", Some(ModelApi::AnthropicMessages)),
+            ("/anthropic", "/messages/count_tokens", None),
+            ("/api", "/tags", None),
+            ("/x", "/chat", None),
+        ] {
+            let url = UpstreamUrl::parse(&format!("http://localhost{base}")).unwrap();
+            let config = ProxyConfig {
+                mounts: vec![Mount::new("/local", url.clone())],
+                ..ProxyConfig::default()
+            };
+            let uri: Uri = format!("/local{path}?x=1").parse().unwrap();
+            let found = route(&config, &Method::POST, &uri, false).unwrap();
+            assert_eq!(found.api, want, "{base} {path}");
+            let config = ProxyConfig {
+                fallback: Some(url),
+                ..ProxyConfig::default()
+            };
+            let uri: Uri = path.parse().unwrap();
+            let found = route(&config, &Method::POST, &uri, false).unwrap();
+            assert_eq!(found.api, want, "{base} {path} of the fallback");
+        }
     }
 
     #[test]

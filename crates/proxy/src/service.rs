@@ -32,6 +32,7 @@ use crate::request::{JudgedRequest, ModelRequest, SessionMemory, session_key};
 use crate::routes::{ModelApi, model_of_path, route};
 use crate::totals::ProxyTotals;
 use crate::upstream::{UpstreamCall, UpstreamClients};
+use crate::url_path::has_dot_segment;
 
 /// A request whose server is known, and which counts as in progress.
 struct AdmittedRequest {
@@ -209,6 +210,10 @@ impl ProxyService {
         head: &Parts,
         body: &Incoming,
     ) -> Result<AdmittedRequest, (StatusCode, &'static str)> {
+        if has_dot_segment(head.uri.path()) {
+            let message = "the path has the segment `.` or `..`";
+            return Err((StatusCode::BAD_REQUEST, message));
+        }
         let is_anthropic = head.headers.contains_key("anthropic-version");
         let route = route(&self.config, &head.method, &head.uri, is_anthropic);
         let unknown = "no server is configured for this path";

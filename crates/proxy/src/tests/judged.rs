@@ -9,7 +9,7 @@ use super::{
     BODY, Http, RunningProxy, ScriptedBody, ScriptedServer, client, collected, config, open_server,
     server, start, within,
 };
-use crate::BlockEnding;
+use crate::{BlockEnding, Mount, UpstreamUrl};
 
 const CHUNKS: [&str; 4] = [
     "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"It is key-12\"}}]}\n\n",
@@ -73,6 +73,29 @@ async fn a_stream_is_redacted_in_both_versions_of_http() {
             (1, 1, 0)
         );
     }
+}
+
+#[tokio::test]
+async fn a_reply_is_judged_by_the_whole_path_that_the_server_sees() {
+    let mut upstream = chat_server(&CHUNKS).await;
+    let mut config = config(upstream.address, Http::One);
+    let url = format!("http://{}/v1/chat", upstream.address);
+    let url = UpstreamUrl::parse(&url).unwrap();
+    config.mounts.push(Mount::new("/chat", url));
+    let proxy = start(config, pack(Action::Redact)).await;
+    let request = post(&proxy, "/chat/completions");
+    let response = within(client(Http::One).request(request)).await.unwrap();
+    let sent = String::from_utf8(collected(response).await.to_vec()).unwrap();
+    assert!(!sent.contains("key-12"), "{sent}");
+    let received = upstream.requests.recv().await.unwrap();
+    assert_eq!(received.uri().path(), "/v1/chat/completions");
+    for path in ["/chat/completions/.", "/local/v1/chat/x/%2e%2E/completions"] {
+        let request = post(&proxy, path);
+        let response = within(client(Http::One).request(request)).await.unwrap();
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{path}");
+    }
+    assert!(upstream.requests.try_recv().is_err());
+    assert_eq!(proxy.totals.snapshot().refused, 2);
 }
 
 #[tokio::test]
