@@ -217,7 +217,9 @@ pub struct ProxyLimits {
     pub request_bytes: u64,
     /// The longest body of a reply that is judged and not streamed, in bytes.
     pub reply_bytes: u64,
-    /// The most bytes of a streamed reply that are held back. A reply for which this is not enough is stopped.
+    /// The most bytes of a streamed reply that are held back, and the most bytes of the items of Responses that were sent,
+    /// which its end repeats. A reply for which this is not enough is stopped. As many bytes of text are kept to compare
+    /// repetitions with; a repetition of a text that is not kept is judged as a separate text.
     pub held_bytes: usize,
     /// The most requests that are answered at the same time. Further ones are answered with status 503.
     pub requests: usize,

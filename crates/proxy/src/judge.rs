@@ -169,16 +169,14 @@ impl ReplyJudge {
         settings: JudgeSettings,
     ) -> Option<ReplyJudge> {
         let api = reply_api(api)?;
+        // Messages never repeats a part.
+        let repeats = api.format() != ttsr_wire::WireFormat::AnthropicMessages;
+        let room = repeats.then_some(settings.held_bytes);
         Some(ReplyJudge {
             settings,
             reader: Reader::new(UNNAMED),
             frames,
-            // Messages never repeats a part.
-            parts: JudgedParts::new(
-                conversation,
-                settings.mode,
-                api.format() != ttsr_wire::WireFormat::AnthropicMessages,
-            ),
+            parts: JudgedParts::new(conversation, settings.mode, room),
             api,
             held: VecDeque::new(),
             held_bytes: 0,
@@ -474,10 +472,13 @@ impl ReplyJudge {
             call: hold.call,
         });
         self.release();
-        if self.held_bytes > self.settings.held_bytes {
+        let most = self.settings.held_bytes;
+        if self.held_bytes > most {
             self.end(&Block::new(
                 "more text is held back than the proxy may store",
             ));
+        } else if self.api.kept_bytes() > most && self.settings.mode == Mode::Live {
+            self.end(&Block::new("the reply is longer than the proxy may store"));
         }
     }
 

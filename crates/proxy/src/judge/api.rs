@@ -89,6 +89,11 @@ pub(crate) trait ReplyApi: Send + Sync {
     /// Takes an event that the client is sent.
     fn sent(&mut self, event: ReplyEvent);
 
+    /// Returns the number of bytes of the events that the client was sent which are kept for the end of the reply.
+    fn kept_bytes(&self) -> usize {
+        0
+    }
+
     /// Returns true if the events of another attempt can follow those that were sent. They cannot after a tool call,
     /// which the client runs, and after an end.
     fn can_splice(&self) -> bool;

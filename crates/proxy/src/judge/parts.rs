@@ -158,7 +158,7 @@ struct JudgedPart {
     /// In the order of their starts. They are disjoint, because each is in the text of one release, and end at or before
     /// `released`.
     edits: Vec<PartEdit>,
-    /// All bytes that were delivered, if the API repeats parts.
+    /// All bytes that were delivered, if the API repeats the part and there is room for them.
     whole: Option<Vec<u8>>,
 }
 
@@ -170,8 +170,10 @@ pub(crate) struct JudgedParts {
     /// The indices in `parts` of the parts of the reply in progress, by their number in the reply. A repetition with
     /// another text is not among them.
     by_id: HashMap<u32, usize>,
-    /// True if the API repeats parts, so that their texts are kept.
-    keeps_whole: bool,
+    /// The most bytes of texts that are kept to compare repetitions with, or `None` if the API repeats no part.
+    room: Option<usize>,
+    /// Number of bytes of these texts: the sum of `whole` over all parts.
+    pub(super) kept_bytes: usize,
     /// True if no rule acts, so that no call waits until it is complete.
     is_shadow: bool,
     /// Number of parts of this reply that were made for repetitions with another text.
@@ -189,18 +191,20 @@ fn begin_attempt(conversation: &mut Conversation) {
 }
 
 impl JudgedParts {
-    /// Returns the parts of a body, whose first reply is an attempt in the turn of the conversation.
+    /// Returns the parts of a body, whose first reply is an attempt in the turn of the conversation. `room` is the most
+    /// bytes of texts that are kept to compare repetitions with, or `None` if the API repeats no part.
     pub(crate) fn new(
         mut conversation: Conversation,
         mode: Mode,
-        keeps_whole: bool,
+        room: Option<usize>,
     ) -> JudgedParts {
         begin_attempt(&mut conversation);
         JudgedParts {
             conversation,
             parts: Vec::new(),
             by_id: HashMap::new(),
-            keeps_whole,
+            room,
+            kept_bytes: 0,
             is_shadow: mode == Mode::Shadow,
             copies: 0,
             ended: 0,
@@ -213,7 +217,11 @@ impl JudgedParts {
     fn begin(&mut self) {
         self.conversation.start_turn();
         begin_attempt(&mut self.conversation);
-        self.by_id.clear();
+        // Only parts of the reply in progress are repeated.
+        for (_, index) in self.by_id.drain() {
+            self.parts[index].whole = None;
+        }
+        self.kept_bytes = 0;
         self.copies = 0;
         self.is_ended = false;
     }
@@ -227,6 +235,7 @@ impl JudgedParts {
         let notes = self.conversation.guidance().filter(is_other).collect();
         begin_attempt(&mut self.conversation);
         self.parts.clear();
+        self.kept_bytes = 0;
         self.by_id.clear();
         self.copies = 0;
         notes
@@ -262,6 +271,7 @@ impl JudgedParts {
                     .clone()
                     .map(|tool| (tool, call.clone().unwrap_or_default()));
                 let index = self.add(part, channel, tool);
+                self.parts[index].whole = self.room.map(|_| Vec::new());
                 self.by_id.insert(part.0, index);
                 let flow = self.conversation.apply(&event);
                 self.check(flow)
@@ -313,7 +323,7 @@ impl JudgedParts {
             released: 0,
             waiting: Vec::new(),
             edits: Vec::new(),
-            whole: self.keeps_whole.then(Vec::new),
+            whole: None,
         });
         self.parts.len() - 1
     }
@@ -333,8 +343,14 @@ impl JudgedParts {
         let part = &mut self.parts[index];
         part.delivered += bytes.len() as u64;
         part.waiting.extend_from_slice(bytes);
-        if let Some(whole) = &mut part.whole {
-            whole.extend_from_slice(bytes);
+        if let Some(mut whole) = part.whole.take() {
+            if self.kept_bytes + bytes.len() <= self.room.unwrap_or(0) {
+                self.kept_bytes += bytes.len();
+                whole.extend_from_slice(bytes);
+                part.whole = Some(whole);
+            } else {
+                self.kept_bytes -= whole.len();
+            }
         }
         let flow = self.conversation.push(part.id, bytes);
         self.check(flow)?;
@@ -343,7 +359,7 @@ impl JudgedParts {
     }
 
     /// Reads the repetition of a part. A client may show it instead of the deltas, so a repetition with another text is
-    /// judged as a separate part.
+    /// judged as a separate part, and so is one of a part whose text is not kept.
     fn repeat(
         &mut self,
         index: usize,

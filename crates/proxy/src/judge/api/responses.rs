@@ -20,6 +20,8 @@ pub(super) struct ResponsesReply {
     /// Items that are complete, by their index in the output.
     done: BTreeMap<u64, Value>,
     open: BTreeMap<u64, OpenItem>,
+    /// Number of bytes of `done` and `open`, as they were written.
+    kept_bytes: usize,
     has_ended: bool,
     /// Tool calls that are arriving, by their index in the output.
     arriving: Vec<u64>,
@@ -35,6 +37,8 @@ pub(super) struct ResponsesReply {
 #[derive(Debug, Default)]
 struct OpenItem {
     item: Value,
+    /// Number of bytes of the item and of its parts, as they were written.
+    bytes: usize,
     /// The parts of its content by their index: the part as it was added, the text so far, and true after its end.
     content: BTreeMap<u64, (Value, String, bool)>,
     /// The same for the parts of its summary.
@@ -141,8 +145,11 @@ impl ReplyApi for ResponsesReply {
         let Some(index) = event.output_index else {
             return;
         };
+        let len = |source: &Option<Vec<u8>>| source.as_ref().map_or(0, Vec::len);
+        let (item, part, delta) = (len(&event.item), len(&event.part), event.delta.len());
         if event.kind == "response.output_item.done" && event.item.is_some() {
-            self.open.remove(&index);
+            let open = self.open.remove(&index).map_or(0, |open| open.bytes);
+            self.kept_bytes = self.kept_bytes - open + item;
             self.done.insert(index, parsed(event.item));
             return;
         }
@@ -151,30 +158,47 @@ impl ReplyApi for ResponsesReply {
         }
         let open = self.open.entry(index).or_default();
         let content = open.content.entry(event.content_index);
-        match &*event.kind {
-            "response.output_item.added" => open.item = parsed(event.item),
+        let kept = match &*event.kind {
+            "response.output_item.added" => {
+                open.item = parsed(event.item);
+                item
+            }
             "response.content_part.added" => {
                 *content.or_default() = (parsed(event.part), String::new(), false);
+                part
             }
             "response.output_text.delta"
             | "response.refusal.delta"
             | "response.reasoning_text.delta" => {
                 content.or_default().1.push_str(&event.delta);
+                delta
             }
-            "response.content_part.done" => content.or_default().2 = true,
+            "response.content_part.done" => {
+                content.or_default().2 = true;
+                0
+            }
             "response.reasoning_summary_part.added" => {
-                let part = (parsed(event.part), String::new(), false);
-                open.summary.insert(event.summary_index, part);
+                let added = (parsed(event.part), String::new(), false);
+                open.summary.insert(event.summary_index, added);
+                part
             }
             "response.reasoning_summary_text.delta" => {
                 let part = open.summary.entry(event.summary_index);
                 part.or_default().1.push_str(&event.delta);
+                delta
             }
             "response.reasoning_summary_part.done" => {
                 open.summary.entry(event.summary_index).or_default().2 = true;
+                0
             }
-            _ => {}
-        }
+            _ => 0,
+        };
+        open.bytes += kept;
+        self.kept_bytes += kept;
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.kept_bytes
     }
 
     fn can_splice(&self) -> bool {

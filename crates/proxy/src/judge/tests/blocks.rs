@@ -423,6 +423,34 @@ fn more_held_text_than_the_bound_stops_the_reply() {
 }
 
 #[test]
+fn more_sent_items_than_the_bound_stop_the_reply() {
+    let text = "x".repeat(1500);
+    let pieces = [Piece::Text(&[&text]), Piece::Text(&[&text])];
+    let all = stream(OpenAiResponses, &pieces);
+    // Some servers repeat no output in the final event.
+    let text = &all[..all.find("event: response.completed").unwrap()];
+    for (held_bytes, mode, is_blocked) in [
+        (3000, Mode::Live, true),
+        (3000, Mode::Shadow, false),
+        (9000, Mode::Live, false),
+    ] {
+        let settings = JudgeSettings {
+            held_bytes,
+            mode,
+            ..SETTINGS
+        };
+        let mut judge = new_judge(OpenAiResponses, &aborting("never"), settings);
+        judge.push(text.as_bytes());
+        let sent = String::from_utf8(judge.take()).unwrap();
+        assert_eq!(judge.report().is_blocked, is_blocked, "{sent}");
+        match is_blocked {
+            true => legal::check(OpenAiResponses, &sent),
+            false => assert_eq!(sent, text),
+        }
+    }
+}
+
+#[test]
 fn an_event_longer_than_the_bound_stops_the_reply_before_it_is_complete() {
     let settings = JudgeSettings {
         held_bytes: 2000,

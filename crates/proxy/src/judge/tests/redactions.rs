@@ -4,7 +4,8 @@ use ttsr::{Action, Pack, Pattern};
 
 use super::replies::{Piece, seen, stream, whole};
 use super::{APIS, SETTINGS, frames_of, judge_whole, judge_with, new_judge, pack_of};
-use crate::judge::BodyFrames;
+use crate::judge::{BodyFrames, JudgeSettings};
+use crate::routes::ModelApi::{OllamaChat, OpenAiChat, OpenAiResponses};
 
 const SECRET: &str = "key-é-0123456789";
 
@@ -86,7 +87,6 @@ fn only_events_with_redacted_text_change() {
 
 #[test]
 fn a_repetition_with_another_text_is_judged_too() {
-    use crate::routes::ModelApi::OpenAiResponses;
     let text = stream(OpenAiResponses, &[Piece::Text(&["harmless"])]);
     for marker in [
         "response.output_item.done",
@@ -111,8 +111,45 @@ fn a_repetition_with_another_text_is_judged_too() {
 }
 
 #[test]
+fn texts_past_the_bound_are_not_kept_and_their_repetitions_are_redacted_the_same() {
+    let text = "abcdefghij".repeat(820);
+    let filler = "abcdefghij".repeat(220);
+    let input = [&*format!("{{\"a\": \"{filler}"), "key-é-01", "2345 end\"}"];
+    let pieces = [Piece::Text(&[&text]), Piece::Tool("t", &input)];
+    for api in [OpenAiChat, OpenAiResponses, OllamaChat] {
+        let all = stream(api, &pieces);
+        // The last event of Responses has all texts at once.
+        let end = all.find("event: response.completed").unwrap_or(all.len());
+        let mut results = Vec::new();
+        for held_bytes in [1 << 20, 10_000] {
+            let settings = JudgeSettings {
+                held_bytes,
+                ..SETTINGS
+            };
+            let mut judge = new_judge(api, &redacting(), settings);
+            let mut sent = String::new();
+            for event in all[..end].split_inclusive('\n') {
+                judge.push(event.as_bytes());
+                sent += std::str::from_utf8(&judge.take()).unwrap();
+                assert!(judge.parts.kept_bytes <= held_bytes, "{api:?}");
+            }
+            assert!(!leaks(&sent), "{api:?} {sent}");
+            assert!(sent.contains("[redacted]"), "{api:?} {sent}");
+            results.push(sent);
+        }
+        // Responses is stopped after the call, because its items are kept as well.
+        let (all, end) = (&results[0], results[1].strip_prefix(&results[0]));
+        let is_stopped = end.is_some_and(|end| end.contains("longer than the proxy may store"));
+        assert_eq!(is_stopped, api == OpenAiResponses, "{all} {end:?}");
+        assert!(
+            end.is_some_and(|end| is_stopped || end.is_empty()),
+            "{api:?}"
+        );
+    }
+}
+
+#[test]
 fn probabilities_of_a_redacted_text_are_left_out() {
-    use crate::routes::ModelApi::OpenAiChat;
     let text = stream(OpenAiChat, &[Piece::Text(&["key-é-1", "2."])]);
     let text = text.replace(
         "\"finish_reason\":null",
