@@ -252,6 +252,26 @@ impl PackBuilder {
     /// # Errors
     /// Every problem of every source: see [`LoadError::diagnostics`].
     pub fn build(self) -> Result<Pack, LoadError> {
+        self.build_with_paths().0
+    }
+
+    /// Like [`build`](Self::build). Also returns the paths on whose content the result depends, for hosts that load a pack
+    /// again when one of them changes: files, folders of which every `*.toml` is read, and the paths at which packs of
+    /// `extends` were looked for, whether or not they exist. Where a path is a link, its target is there too.
+    ///
+    /// # Example: a pack in the same folder
+    /// ```
+    /// let folder = std::env::temp_dir().join(format!("ttsr-paths-{}", std::process::id()));
+    /// std::fs::create_dir_all(&folder)?;
+    /// let file = folder.join("mine.toml");
+    /// std::fs::write(&file, "schema = 1\n[pack]\nname = \"mine\"\nextends = [\"base\"]\n")?;
+    /// let (pack, paths) = ttsr::Pack::builder().file(&file).build_with_paths();
+    /// assert!(pack.is_err(), "there is no pack `base`");
+    /// assert!(paths.contains(&file) && paths.contains(&folder.join("base.toml")));
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn build_with_paths(self) -> (Result<Pack, LoadError>, Vec<PathBuf>) {
         let PackBuilder {
             inputs,
             limits,
@@ -265,7 +285,8 @@ impl PackBuilder {
         for input in inputs {
             match input {
                 PackInput::Compiled { name, bytes } if is_single => {
-                    return read_compiled(&name, bytes, &options, &context, places);
+                    let pack = read_compiled(&name, bytes, &options, &context, places);
+                    return (pack, Vec::new());
                 }
                 PackInput::Compiled { name, .. } => check.add_problem(combined(&name)),
                 PackInput::Path(path) => files.read(&path, &mut check),
@@ -275,7 +296,8 @@ impl PackBuilder {
             }
         }
         compose::gather(&mut check, &mut files);
-        finish(check.finish(&options), &context, places)
+        let pack = finish(check.finish(&options), &context, places);
+        (pack, files.into_paths())
     }
 
     fn with(mut self, input: PackInput) -> PackBuilder {

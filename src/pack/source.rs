@@ -3,7 +3,7 @@
 //! Only regular files are opened, links are followed only inside the loaded folder, and size and number are bounded.
 //! `check` reads the text.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,10 @@ const TOTAL_FILES: u64 = 16;
 #[derive(Debug)]
 pub(super) struct Files<'l> {
     limits: &'l Limits,
+    /// The real paths of the files and folders that were read.
     seen: HashSet<PathBuf>,
+    /// The paths at which files and folders were looked for, whether or not they exist.
+    named: BTreeSet<PathBuf>,
     files: usize,
     entries: usize,
     bytes: u64,
@@ -34,14 +37,24 @@ impl<'l> Files<'l> {
         Files {
             limits,
             seen: HashSet::new(),
+            named: BTreeSet::new(),
             files: 0,
             entries: 0,
             bytes: 0,
         }
     }
 
+    /// Returns the paths on whose content the load depends: those at which files and folders were looked for, and where links
+    /// led.
+    pub(super) fn into_paths(self) -> Vec<PathBuf> {
+        let mut paths = self.named;
+        paths.extend(self.seen);
+        paths.into_iter().collect()
+    }
+
     /// Adds the file at `path`, or every `*.toml` below it in the order of their paths, to `check`.
     pub(super) fn read(&mut self, path: &Path, check: &mut Check<'_>) {
+        self.named.insert(path.to_path_buf());
         let problem = match fs::metadata(path) {
             Ok(found) if found.is_dir() => return self.folder(path, check),
             Ok(found) if found.is_file() => return self.file(path, check),
@@ -74,6 +87,7 @@ impl<'l> Files<'l> {
             return;
         };
         for path in [folder.join(format!("{name}.toml")), folder.join(name)] {
+            self.named.insert(path.clone());
             match fs::canonicalize(&path) {
                 Ok(real) if real.starts_with(&root) => self.read(&path, check),
                 Ok(_) => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ttsr::{Diagnostic, LoadError, Pack, PackBuilder, Rule};
 
@@ -42,12 +42,28 @@ pub(crate) fn load_here(
     usual: Option<&Path>,
     left_out: &[&str],
 ) -> Result<Pack, CommandError> {
+    load_with(&args.packs, builder_here(args, usual)?, left_out)
+}
+
+/// Like [`load_here`] in the default workspace. Adds the paths on which the result depends to `paths`, also if it is an
+/// error; those that `args` names are not among them if they are compiled packs.
+pub(crate) fn load_here_with_paths(
+    args: &WorkspaceArgs,
+    left_out: &[&str],
+    paths: &mut Vec<PathBuf>,
+) -> Result<Pack, CommandError> {
+    let builder = with_packs(&args.packs, builder_here(args, None)?, left_out)?;
+    let (pack, read) = builder.build_with_paths();
+    paths.extend(read);
+    loaded(pack)
+}
+
+fn builder_here(args: &WorkspaceArgs, usual: Option<&Path>) -> Result<PackBuilder, CommandError> {
     let builder = Pack::builder().root(args.root.folder(usual)?);
-    let builder = match std::env::home_dir() {
+    Ok(match std::env::home_dir() {
         Some(home) => builder.home(home),
         None => builder,
-    };
-    load_with(&args.packs, builder, left_out)
+    })
 }
 
 fn load_with(
@@ -55,6 +71,15 @@ fn load_with(
     builder: PackBuilder,
     left_out: &[&str],
 ) -> Result<Pack, CommandError> {
+    loaded(with_packs(args, builder, left_out)?.build())
+}
+
+/// Returns the builder with the packs and the date of `args`.
+fn with_packs(
+    args: &PackArgs,
+    builder: PackBuilder,
+    left_out: &[&str],
+) -> Result<PackBuilder, CommandError> {
     let builtins: Vec<&str> = Pack::builtin_names().collect();
     let builder = if args.packs.is_empty() {
         let taken = builtins.iter().filter(|name| !left_out.contains(name));
@@ -72,11 +97,12 @@ fn load_with(
     if let Some(hint) = args.packs.iter().find_map(|name| mistyped(name)) {
         return Err(CommandError::Message(hint));
     }
-    let pack = args
-        .today
-        .apply(builder)
-        .build()
-        .map_err(|error| CommandError::Message(reasons(&error)))?;
+    Ok(args.today.apply(builder))
+}
+
+/// Returns a pack whose load has ended, and prints the number of its warnings.
+fn loaded(pack: Result<Pack, LoadError>) -> Result<Pack, CommandError> {
+    let pack = pack.map_err(|error| CommandError::Message(reasons(&error)))?;
     let warnings = pack.warnings().len() as u64;
     if warnings > 0 {
         let warnings = Quantity(warnings, "warning");

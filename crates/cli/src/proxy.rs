@@ -24,7 +24,7 @@ use crate::load::NOT_HERE;
 use crate::output::{Escaped, print_message};
 use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus, load};
-use reload::PackWatch;
+use reload::WatchedPacks;
 use settings::ProxySettings;
 
 /// Apply rules to the requests and replies of model providers, between any client and its provider
@@ -125,7 +125,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     if packs.packs.packs.is_empty() {
         packs.packs.packs.clone_from(&settings.packs);
     }
-    let pack = load::load_here(&packs, None, &NOT_HERE)?;
+    let mut watched = WatchedPacks::new(&packs)?;
+    let pack = match &mut watched {
+        Some(watched) => watched.load()?,
+        None => load::load_here(&packs, None, &NOT_HERE)?,
+    };
     // The first request does not wait for the automata.
     pack.prepare();
     let is_wrapping = !options.command.is_empty();
@@ -147,7 +151,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
             .await
             .map_err(|error| message(&error))?;
         let totals = proxy.totals();
-        let watch = PackWatch::begin(&packs, proxy.pack())?;
+        let reload = watched.map(|watched| watched.reload_into(proxy.pack()));
         if options.fail_open {
             print_message(&"--fail-open: replies that cannot be judged pass unread");
         }
@@ -163,7 +167,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
             }
             None => serve(proxy, if is_encrypted { "https" } else { "http" }).await,
         };
-        drop(watch);
+        drop(reload);
         print_message(&ProxySummary(totals.snapshot(), totals.unscanned()));
         ended
     });

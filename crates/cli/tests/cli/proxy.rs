@@ -463,34 +463,93 @@ fn codex_and_opencode_are_told_the_address_in_their_own_way() {
 fn packs_are_loaded_again_when_they_change_and_broken_ones_are_not() {
     let folder = Folder::new();
     let pack = folder.write("t.toml", PACK);
-    let settings = folder.write(
-        "ttsr.toml",
-        format!(
+    let mut server = ReloadingProxy::start(&folder, &pack);
+    let other = PACK
+        .replace("[0-9]{4}", "[0-9]{5}")
+        .replace("key-1234", "key-12345");
+    std::fs::write(&pack, other).unwrap();
+    server.prints("packs loaded again");
+    std::fs::write(&pack, PACK.replace("schema = 1", "schema = one")).unwrap();
+    server.prints("the packs from before stay in use");
+}
+
+#[cfg(unix)]
+#[test]
+fn packs_are_loaded_again_when_a_pack_that_they_extend_changes() {
+    let folder = Folder::new();
+    let head = |name: &str, more: &str| format!("schema = 1\n[pack]\nname = \"{name}\"\n{more}");
+    let inner = folder.0.join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    std::fs::write(inner.join("deep.toml"), head("inner/deep", "")).unwrap();
+    let base = folder.write("base.toml", head("base", "extends = [\"inner/deep\"]\n"));
+    let pack = folder.write("t.toml", head("t", "extends = [\"base\"]\n"));
+    let mut server = ReloadingProxy::start(&folder, &pack);
+    let version = "version = \"0.2.0\"\n";
+    std::fs::write(inner.join("deep.toml"), head("inner/deep", version)).unwrap();
+    server.prints("packs loaded again");
+    // A file is replaced by renaming another one.
+    let beside = folder.write("base.new", head("base", version));
+    std::fs::rename(beside, &base).unwrap();
+    server.prints("packs loaded again");
+    std::fs::write(&pack, head("t", "extends = [\"base\", \"later/x\"]\n")).unwrap();
+    server.prints("the packs from before stay in use");
+    // A pack that was missing may come in a folder that was missing.
+    let later = folder.0.join("moved");
+    std::fs::create_dir(&later).unwrap();
+    std::fs::write(later.join("x.toml"), head("later/x", "")).unwrap();
+    std::fs::rename(&later, folder.0.join("later")).unwrap();
+    server.prints("packs loaded again");
+    std::fs::write(folder.0.join("later/x.toml"), head("later/x", version)).unwrap();
+    server.prints("packs loaded again");
+}
+
+/// A proxy with a pack of a file, and the lines that it prints.
+#[cfg(unix)]
+struct ReloadingProxy {
+    process: std::process::Child,
+    lines: std::sync::mpsc::Receiver<String>,
+}
+
+#[cfg(unix)]
+impl ReloadingProxy {
+    /// Starts the proxy, and returns once it listens.
+    fn start(folder: &Folder, pack: &std::path::Path) -> ReloadingProxy {
+        let settings = format!(
             "[proxy]\nlisten = \"127.0.0.1:0\"\npacks = [\"{}\"]\n",
             pack.display()
-        ),
-    );
-    let mut command = ttsr(&["proxy", "--config", settings.to_str().unwrap()]);
-    let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
-    let first = lines.next().unwrap().unwrap();
-    assert!(first.contains("listening on"), "{first}");
-    let mut next = |sign: &str| {
-        let found = lines
-            .by_ref()
-            .map(Result::unwrap)
-            .find(|line| line.contains(sign));
-        assert!(found.is_some(), "{sign}");
-    };
-    std::fs::write(
-        &pack,
-        PACK.replace("[0-9]{4}", "[0-9]{5}")
-            .replace("key-1234", "key-12345"),
-    )
-    .unwrap();
-    next("packs loaded again");
-    std::fs::write(&pack, PACK.replace("schema = 1", "schema = one")).unwrap();
-    next("the packs from before stay in use");
-    server.kill().unwrap();
-    server.wait().unwrap();
+        );
+        let settings = folder.write("ttsr.toml", settings);
+        let mut command = ttsr(&["proxy", "--config", settings.to_str().unwrap()]);
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+        let printed = BufReader::new(process.stderr.take().unwrap()).lines();
+        let (sender, lines) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            for line in printed.map_while(Result::ok) {
+                sender.send(line).ok();
+            }
+        });
+        let mut server = ReloadingProxy { process, lines };
+        server.prints("listening on");
+        server
+    }
+
+    /// Waits for a line with `sign`.
+    fn prints(&mut self, sign: &str) {
+        let mut seen = Vec::new();
+        while let Ok(line) = self.lines.recv_timeout(std::time::Duration::from_secs(20)) {
+            if line.contains(sign) {
+                return;
+            }
+            seen.push(line);
+        }
+        panic!("no line has {sign}: {seen:?}");
+    }
+}
+
+#[cfg(unix)]
+impl Drop for ReloadingProxy {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
 }
