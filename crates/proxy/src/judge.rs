@@ -361,7 +361,7 @@ impl ReplyJudge {
         let judged = events
             .into_iter()
             .try_for_each(|event| self.parts.apply(event, &mut texts));
-        let edits = self.parts.edits(&texts);
+        let edits = self.parts.take_edits(&texts);
         let judged = judged.and_then(|()| match edits.is_empty() {
             true => Ok(None),
             false => rewrite(body, &edits).map(Some).ok_or_else(not_rewritten),
@@ -504,7 +504,7 @@ impl ReplyJudge {
                 return;
             };
             self.held_bytes -= frame.bytes.len();
-            let edits = self.parts.edits(&frame.texts);
+            let edits = self.parts.take_edits(&frame.texts);
             if edits.is_empty() && !(frame.has_data && self.splices()) {
                 frame.records.into_iter().for_each(|it| self.api.sent(it));
                 match self.out.is_empty() {

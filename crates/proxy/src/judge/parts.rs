@@ -1,7 +1,7 @@
 //! The texts of a reply under rules: events of `ttsr_wire` in, the offsets up to which text is released and the changes
 //! of redactions out. This module knows neither frames nor APIs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use ttsr::conversation::Note;
 use ttsr::{
@@ -156,8 +156,10 @@ struct JudgedPart {
     /// The bytes from `released` to `delivered`.
     waiting: Vec<u8>,
     /// In the order of their starts. They are disjoint, because each is in the text of one release, and end at or before
-    /// `released`.
-    edits: Vec<PartEdit>,
+    /// `released`. Those in text that was sent are dropped, unless the part may be repeated.
+    edits: VecDeque<PartEdit>,
+    /// True if the server may repeat the part from its start.
+    may_repeat: bool,
     /// All bytes that were delivered, if the API repeats the part and there is room for them.
     whole: Option<Vec<u8>>,
 }
@@ -271,6 +273,7 @@ impl JudgedParts {
                     .clone()
                     .map(|tool| (tool, call.clone().unwrap_or_default()));
                 let index = self.add(part, channel, tool);
+                self.parts[index].may_repeat = self.room.is_some();
                 self.parts[index].whole = self.room.map(|_| Vec::new());
                 self.by_id.insert(part.0, index);
                 let flow = self.conversation.apply(&event);
@@ -322,7 +325,8 @@ impl JudgedParts {
             delivered: 0,
             released: 0,
             waiting: Vec::new(),
-            edits: Vec::new(),
+            edits: VecDeque::new(),
+            may_repeat: false,
             whole: None,
         });
         self.parts.len() - 1
@@ -471,7 +475,7 @@ impl JudgedParts {
         if !is_prefix || taken != len {
             let text = changed.unwrap_or_else(|| part.waiting[..len].to_vec());
             if let Some(edit) = difference(part.released, &part.waiting[..taken], &text) {
-                part.edits.push(edit);
+                part.edits.push_back(edit);
             }
         }
         part.waiting.drain(..taken);
@@ -490,8 +494,8 @@ impl JudgedParts {
             })
     }
 
-    /// Returns the edits of a frame that is released; empty if it is sent as it arrived.
-    pub(crate) fn edits(&self, frame: &FrameTexts) -> Vec<TextReplacement> {
+    /// Returns the edits of a frame that is released, once; empty if it is sent as it arrived.
+    pub(crate) fn take_edits(&mut self, frame: &FrameTexts) -> Vec<TextReplacement> {
         let edited = |text: &FrameText| {
             let to = self.parts[text.part].edited(text.start, &text.bytes)?;
             Some(TextReplacement {
@@ -499,7 +503,19 @@ impl JudgedParts {
                 to,
             })
         };
-        frame.texts.iter().filter_map(edited).collect()
+        let edits = frame.texts.iter().filter_map(edited).collect();
+        for text in &frame.texts {
+            // Frames are sent in the order of their texts.
+            let end = text.start + text.bytes.len() as u64;
+            self.parts[text.part].forget_edits(end);
+        }
+        edits
+    }
+
+    /// Returns the number of edits that are kept.
+    #[cfg(test)]
+    pub(super) fn kept_edits(&self) -> usize {
+        self.parts.iter().map(|part| part.edits.len()).sum()
     }
 
     /// Returns the decisions of all replies of the body, up to the deciding byte of a cut.
@@ -527,10 +543,9 @@ impl JudgedPart {
         let at = |offset: u64| (offset.clamp(start, end) - start) as usize;
         let mut out = Vec::new();
         let mut copied = start;
-        let touching = self
-            .edits
-            .iter()
-            .filter(|edit| edit.start < end && edit.end > start);
+        let first = self.edits.partition_point(|edit| edit.end <= start);
+        let touching = self.edits.range(first..);
+        let touching = touching.take_while(|edit| edit.start < end);
         for edit in touching {
             out.extend_from_slice(&bytes[at(copied)..at(edit.start.max(copied))]);
             if edit.start >= start {
@@ -543,6 +558,13 @@ impl JudgedPart {
         }
         out.extend_from_slice(&bytes[at(copied)..]);
         Some(out)
+    }
+
+    /// Drops the edits in the text up to `end`, which was sent, unless the part may be repeated.
+    fn forget_edits(&mut self, end: u64) {
+        while !self.may_repeat && self.edits.front().is_some_and(|edit| edit.end <= end) {
+            self.edits.pop_front();
+        }
     }
 }
 

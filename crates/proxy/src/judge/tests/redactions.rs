@@ -2,10 +2,10 @@
 
 use ttsr::{Action, Pack, Pattern};
 
-use super::replies::{Piece, seen, stream, whole};
+use super::replies::{Piece, events, seen, stream, whole};
 use super::{APIS, SETTINGS, frames_of, judge_whole, judge_with, new_judge, pack_of};
 use crate::judge::{BodyFrames, JudgeSettings};
-use crate::routes::ModelApi::{OllamaChat, OpenAiChat, OpenAiResponses};
+use crate::routes::ModelApi::{AnthropicMessages, OllamaChat, OpenAiChat, OpenAiResponses};
 
 const SECRET: &str = "key-é-0123456789";
 
@@ -145,6 +145,25 @@ fn texts_past_the_bound_are_not_kept_and_their_repetitions_are_redacted_the_same
             end.is_some_and(|end| is_stopped || end.is_empty()),
             "{api:?}"
         );
+    }
+}
+
+#[test]
+fn edits_of_text_that_was_sent_are_kept_only_for_repetitions() {
+    let deltas = vec!["a key-é-1 b"; 50];
+    for (api, repeats) in [(AnthropicMessages, false), (OpenAiResponses, true)] {
+        let all = events(api, &[Piece::Text(&deltas)]);
+        let mut judge = new_judge(api, &redacting(), SETTINGS);
+        let mut most = 0;
+        let mut sent = String::new();
+        for event in all {
+            judge.push(event.as_bytes());
+            sent += std::str::from_utf8(&judge.take()).unwrap();
+            most = most.max(judge.parts.kept_edits());
+        }
+        judge.finish().unwrap();
+        assert_eq!(most, if repeats { 50 } else { 0 }, "{api:?}");
+        assert_eq!(seen(&sent).text, "a [redacted] b".repeat(50), "{api:?}");
     }
 }
 
