@@ -43,7 +43,7 @@ pub(crate) struct TextReplacement {
     pub(crate) to: Vec<u8>,
 }
 
-/// Returns the document with every text that an edit names replaced, and with `logprobs`, which repeat the text in pieces,
+/// Returns the document with every text that an edit names replaced, equal texts in the order of their edits, and with `logprobs`, which repeat the text in pieces,
 /// replaced by `null`. Returns `None` if the document is not valid or does not have the text of each edit.
 pub(crate) fn rewrite(document: &[u8], edits: &[TextReplacement]) -> Option<Vec<u8>> {
     let mut rewriter = Rewriter {
@@ -57,7 +57,7 @@ pub(crate) fn rewrite(document: &[u8], edits: &[TextReplacement]) -> Option<Vec<
     rewriter.skip_whitespace();
     rewriter.value(b"", DEPTH)?;
     rewriter.skip_whitespace();
-    let is_complete = rewriter.at == document.len() && !rewriter.used.contains(&false);
+    let is_complete = rewriter.at == document.len() && rewriter.has_every_text();
     rewriter.out.extend_from_slice(&document[rewriter.copied..]);
     is_complete.then_some(rewriter.out)
 }
@@ -218,12 +218,21 @@ impl Rewriter<'_> {
             .try_fold(0, |value, digit| Some(value * 16 + digit?))
     }
 
+    /// Returns the replacement of a text. Equal texts take their edits in order, and copies after them the last one.
     fn edit_of(&mut self, text: &[u8]) -> Option<Vec<u8>> {
-        let found = self.edits.iter().position(|edit| edit.from == text)?;
-        for (used, edit) in self.used.iter_mut().zip(self.edits) {
-            *used |= edit.from == text;
-        }
+        let is_of_text = |index: &usize| self.edits[*index].from == text;
+        let mut of_text = (0..self.edits.len()).filter(is_of_text);
+        let unused = of_text.clone().find(|index| !self.used[*index]);
+        let found = unused.or_else(|| of_text.next_back())?;
+        self.used[found] = true;
         Some(self.edits[found].to.clone())
+    }
+
+    /// Returns true if the document has the text of each edit. Equal texts with equal replacements may be in it once.
+    fn has_every_text(&self) -> bool {
+        let edits = self.edits.iter().zip(&self.used);
+        let mut unused = edits.clone().filter(|(_, used)| !**used);
+        unused.all(|(edit, _)| edits.clone().any(|(other, used)| *used && other == edit))
     }
 
     /// Replaces the bytes from `start` to the current position by `new`.
@@ -271,6 +280,20 @@ mod tests {
         let want =
             r#" {"id" : "a\n", "x":1.50,"c":[{"text":"b\"" , "more":"b\""}],"logprobs":null }"#;
         assert_eq!(edited(document, &[("a\n", "b\"")]).as_deref(), Some(want));
+    }
+
+    #[test]
+    fn equal_texts_are_replaced_in_their_order() {
+        let two = [("a", "b"), ("a", "c")];
+        for (document, edits, want) in [
+            (r#"["a","a"]"#, &two[..], Some(r#"["b","c"]"#)),
+            (r#"["a","a","a"]"#, &two[..], Some(r#"["b","c","c"]"#)),
+            // Nothing tells which of the two it is.
+            (r#"["a"]"#, &two[..], None),
+            (r#"["a"]"#, &[("a", "b"), ("a", "b")], Some(r#"["b"]"#)),
+        ] {
+            assert_eq!(edited(document, edits).as_deref(), want, "{document}");
+        }
     }
 
     #[test]

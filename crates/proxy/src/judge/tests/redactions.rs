@@ -168,6 +168,25 @@ fn edits_of_text_that_was_sent_are_kept_only_for_repetitions() {
 }
 
 #[test]
+fn equal_texts_of_one_event_are_redacted_each_in_its_way() {
+    let event = |first: &str, second: &str| {
+        let choices = serde_json::json!([
+            {"index": 0, "delta": {"content": first}}, {"index": 1, "delta": {"content": second}},
+        ]);
+        format!(
+            "data: {}\n\n",
+            serde_json::json!({"id": "c", "choices": choices})
+        )
+    };
+    let text = event("It is key-é-", "It is ") + &event("12 key-é-34 ", "12 key-é-34 ");
+    let mut judge = new_judge(OpenAiChat, &redacting(), SETTINGS);
+    judge.push(text.as_bytes());
+    let sent = String::from_utf8(judge.take()).unwrap();
+    let want = event("It is [redacted] [redacted]", "It is ") + &event(" ", "12 [redacted] ");
+    assert_eq!(sent, want);
+}
+
+#[test]
 fn probabilities_of_a_redacted_text_are_left_out() {
     let text = stream(OpenAiChat, &[Piece::Text(&["key-é-1", "2."])]);
     let text = text.replace(
