@@ -31,7 +31,8 @@ pub struct ProxyLogLine {
     pub version: u32,
     /// The time in milliseconds since 1970-01-01 UTC.
     pub at: u64,
-    /// The number of the request since the start of the proxy, from 1.
+    /// The number of the request since the start of the proxy, from 1. Requests that the pages `/healthz` and `/metrics`
+    /// answer have none.
     pub request: u64,
     /// The event.
     #[serde(flatten)]

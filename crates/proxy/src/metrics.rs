@@ -86,11 +86,15 @@ impl Collector for TotalsCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let totals = self.totals.snapshot();
         for (name, help, value) in [
-            ("requests", "Requests with a complete head", totals.requests),
+            (
+                "requests",
+                "Requests with a complete head, but for those that /healthz and /metrics answer",
+                totals.requests,
+            ),
             ("passed", "Responses passed on as they were", totals.passed),
             (
                 "refused",
-                "Requests that the proxy answered itself",
+                "Requests that the proxy did not send, but for those that a rule stopped",
                 totals.refused,
             ),
             (

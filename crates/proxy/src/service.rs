@@ -94,35 +94,36 @@ impl ProxyService {
         &self,
         request: Request<Incoming>,
     ) -> Result<Response<ResponseBody>, Infallible> {
-        let account = self.account();
-        if !names_accepted_host(&request, &self.config.hosts) {
-            let message = "the Host header names another host than this proxy";
-            return Ok(refuse(&account, StatusCode::MISDIRECTED_REQUEST, message));
-        }
-        if request.uri().path() == "/healthz" {
+        let names_proxy = names_accepted_host(&request, &self.config.hosts);
+        let path = request.uri().path();
+        if names_proxy && path == "/healthz" {
             return Ok(own_page(request.method(), "text/plain", "ok\n"));
         }
         let token = self.config.token.as_ref();
-        if token.is_some_and(|token| !token.is_in(request.headers())) {
-            let message = "the header x-ttsr-token does not have the token of this proxy";
-            return Ok(refuse(&account, StatusCode::FORBIDDEN, message));
-        }
-        if request.uri().path() == "/metrics" {
+        let has_token = token.is_none_or(|token| token.is_in(request.headers()));
+        if names_proxy && has_token && path == "/metrics" {
             let text = self.metrics.text().unwrap_or_default();
             return Ok(own_page(request.method(), metrics::CONTENT_TYPE, &text));
         }
-        let number = self.totals.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        let account = RequestAccount { number, ..account };
+        let account = self.begin_account();
+        if !names_proxy {
+            let message = "the Host header names another host than this proxy";
+            return Ok(refuse(&account, StatusCode::MISDIRECTED_REQUEST, message));
+        }
+        if !has_token {
+            let message = "the header x-ttsr-token does not have the token of this proxy";
+            return Ok(refuse(&account, StatusCode::FORBIDDEN, message));
+        }
         Ok(self.forward(request, &account).await)
     }
 
-    /// Returns the account of a request that begins, without its number.
-    fn account(&self) -> RequestAccount {
+    /// Counts a request, and returns its account.
+    fn begin_account(&self) -> RequestAccount {
         RequestAccount {
             totals: Arc::clone(&self.totals),
             metrics: Arc::clone(&self.metrics),
             log: self.config.log.clone(),
-            number: 0,
+            number: self.totals.requests.fetch_add(1, Ordering::Relaxed) + 1,
             began: Instant::now(),
         }
     }

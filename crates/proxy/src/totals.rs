@@ -32,11 +32,12 @@ const PATHS: usize = 256;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TotalsSnapshot {
-    /// Requests with a complete head, those to `/healthz` not included.
+    /// Requests with a complete head, but for those that the pages `/healthz` and `/metrics` answer.
     pub requests: u64,
     /// Requests whose response was passed on as it was.
     pub passed: u64,
-    /// Requests that the proxy answered itself, because they break its configuration.
+    /// Requests that the proxy did not send: with a host, a token or a path that it does not accept, a body that it cannot
+    /// read, or past a bound. Those that a rule stopped are not among them.
     pub refused: u64,
     /// Requests that the server did not answer, or not in a form that is passed on.
     pub failed: u64,

@@ -75,6 +75,44 @@ async fn a_request_without_the_token_is_refused_and_the_token_is_not_sent_on() {
 }
 
 #[tokio::test]
+async fn every_request_has_a_number_but_those_for_the_pages_of_the_proxy() {
+    let upstream = server(|_| async { Response::new(ScriptedBody::of(vec!["hi".into()])) }).await;
+    let written = WrittenLines::default();
+    let mut config = config(upstream.address, Http::One);
+    config.token = Some(ProxyToken::new(TOKEN).unwrap());
+    config.log = Some(EventLog::new(written.clone()));
+    let proxy = start(config, no_rules()).await;
+    let client = client(Http::One);
+    let (foreign, wrong) = (("host", "evil.example"), ("x-ttsr-token", "another"));
+    let token = ("x-ttsr-token", TOKEN);
+    for (path, fields, status) in [
+        ("/local/v1/models", &[foreign, token][..], 421),
+        ("/healthz", &[], 200),
+        ("/healthz", &[foreign], 421),
+        ("/metrics", &[wrong], 403),
+        ("/metrics", &[token], 200),
+        ("/local/v1/models", &[wrong], 403),
+        ("/elsewhere", &[token], 404),
+        ("/local/v1/models", &[token], 200),
+    ] {
+        let mut request = get(&proxy.url(path));
+        for (name, value) in fields {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        let response = within(client.request(request)).await.unwrap();
+        assert_eq!(response.status(), status, "{path} {fields:?}");
+        collected(response).await;
+    }
+    let text = written.text();
+    let lines = text.lines().map(serde_json::from_str::<ProxyLogLine>);
+    let numbers: Vec<u64> = lines.map(|line| line.unwrap().request).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
+    let totals = proxy.totals.snapshot();
+    let counted = (totals.requests, totals.refused, totals.passed);
+    assert_eq!(counted, (6, 5, 1));
+}
+
+#[tokio::test]
 async fn debugging_output_shows_the_configuration_and_no_secret() {
     let folder = ttsr_testing::Folder::new();
     let config = ProxyConfig {
