@@ -4,10 +4,11 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::{MemoryStore, SessionError, SessionStore, StoreFuture, StoredSession};
@@ -20,11 +21,19 @@ const COMPACT_BYTES: u64 = 1 << 20;
 ///
 /// A line that is damaged counts as not written. The file is rewritten when it is opened, and when it has become four
 /// times as long as the sessions that are known.
-pub struct JournalStore {
+///
+/// The file is written in threads for blocking calls of tokio, one write after the other, so that a slow disk keeps only
+/// the requests waiting whose sessions it writes. A write that has begun is completed, also if its future is dropped.
+///
+/// # Panics
+/// If a future of [`save`](SessionStore::save) is polled outside of a tokio runtime.
+pub struct JournalStore(Arc<Journal>);
+
+struct Journal {
     memory: MemoryStore,
     path: PathBuf,
-    file: Mutex<OpenJournal>,
-    /// Held while the store is open, so that no other process writes the file.
+    file: Arc<Mutex<OpenJournal>>,
+    /// Held until the last write has ended, so that no other process writes the file.
     _lock: File,
 }
 
@@ -84,25 +93,31 @@ impl JournalStore {
             }
         }
         let file = rewrite(path, &memory).map_err(because)?;
-        Ok(JournalStore {
+        Ok(JournalStore(Arc::new(Journal {
             memory,
             path: path.to_owned(),
-            file: Mutex::new(file),
+            file: Arc::new(Mutex::new(file)),
             _lock: lock,
-        })
+        })))
     }
+}
 
-    fn write(&self, key: &str, state: &[u8], expected: u64) -> Result<bool, SessionError> {
-        // The lines must have the order of the writes in memory.
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+impl Journal {
+    /// Writes a session to `file`, the open journal, and to memory, whose writes must have the order of the lines.
+    fn write(
+        &self,
+        file: &mut OpenJournal,
+        key: &str,
+        state: &[u8],
+        expected: u64,
+    ) -> Result<bool, SessionError> {
         let now = Instant::now();
         if self.memory.version(key, now) != expected {
             return Ok(false);
         }
         let line = encode_line(key, expected + 1, state);
-        let because = |_| SessionError::new("the file of sessions cannot be written");
         // A state that is not in the file must not be in memory: the request that it is of is refused, and comes again.
-        file.append(&line).map_err(because)?;
+        file.append(&line).map_err(|_| unwritten())?;
         let is_written = self.memory.put(key, state, expected, now);
         if file.bytes > COMPACT_BYTES.max(4 * file.compact_bytes) {
             match rewrite(&self.path, &self.memory) {
@@ -127,6 +142,10 @@ impl OpenJournal {
         self.bytes += line.len() as u64;
         Ok(())
     }
+}
+
+fn unwritten() -> SessionError {
+    SessionError::new("the file of sessions cannot be written")
 }
 
 fn encode_line(key: &str, version: u64, state: &[u8]) -> Vec<u8> {
@@ -165,26 +184,39 @@ fn rewrite(path: &Path, memory: &MemoryStore) -> io::Result<OpenJournal> {
 impl JournalStore {
     /// Writes further lines to another file, and returns the present one.
     pub(crate) fn write_to(&self, file: File) -> File {
-        let mut open = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.0.file.try_lock().unwrap();
         std::mem::replace(&mut open.file, file)
+    }
+
+    fn write(&self, key: &str, state: &[u8], expected: u64) -> Result<bool, SessionError> {
+        let mut open = self.0.file.try_lock().unwrap();
+        self.0.write(&mut open, key, state, expected)
     }
 }
 
 impl SessionStore for JournalStore {
     fn load<'s>(&'s self, key: &'s str) -> StoreFuture<'s, Option<StoredSession>> {
-        self.memory.load(key)
+        self.0.memory.load(key)
     }
 
     fn save<'s>(&'s self, key: &'s str, state: &'s [u8], expected: u64) -> StoreFuture<'s, bool> {
-        Box::pin(async move { self.write(key, state, expected) })
+        Box::pin(async move {
+            let journal = Arc::clone(&self.0);
+            // Writes have the order of the calls, and one thread at most waits for the disk.
+            let mut file = Arc::clone(&journal.file).lock_owned().await;
+            let (key, state) = (key.to_owned(), state.to_vec());
+            let write = move || journal.write(&mut file, &key, &state, expected);
+            let written = tokio::task::spawn_blocking(write).await;
+            written.map_err(|_| unwritten())?
+        })
     }
 }
 
 impl fmt::Debug for JournalStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JournalStore")
-            .field("memory", &self.memory)
-            .field("path", &self.path)
+            .field("memory", &self.0.memory)
+            .field("path", &self.0.path)
             .finish_non_exhaustive()
     }
 }
@@ -215,10 +247,10 @@ mod tests {
         for cut in [written.len(), written.len() - 1, written.len() - 7] {
             fs::write(&path, &written[..cut]).unwrap();
             let store = open(&path).unwrap();
-            let known = store.memory.get("a", Instant::now()).unwrap();
+            let known = store.0.memory.get("a", Instant::now()).unwrap();
             assert_eq!((known.version, &*known.state), (2, &b"{\"n\":2}"[..]));
             let is_whole = cut + 1 >= written.len();
-            assert_eq!(store.memory.get("b", Instant::now()).is_some(), is_whole);
+            assert_eq!(store.0.memory.get("b", Instant::now()).is_some(), is_whole);
         }
     }
 
@@ -235,10 +267,58 @@ mod tests {
         drop(store);
         let known = open(&path)
             .unwrap()
+            .0
             .memory
             .get("a", Instant::now())
             .unwrap();
         assert_eq!((known.version, known.state), (30, state));
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_disk_that_does_not_answer_keeps_no_other_task_waiting() {
+        use std::io::Read as _;
+        let folder = Folder::new();
+        let store = Arc::new(open(&folder.0.join("sessions")).unwrap());
+        let (mut disk, written) = io::pipe().unwrap();
+        drop(store.write_to(File::from(std::os::fd::OwnedFd::from(written))));
+        let (goes_on, others) = std::sync::mpsc::channel();
+        let disk = std::thread::spawn(move || {
+            let go_on = others.recv_timeout(Duration::from_secs(5)).is_ok();
+            let mut bytes = Vec::new();
+            disk.read_to_end(&mut bytes).unwrap();
+            (go_on, bytes)
+        });
+        // More than a pipe takes.
+        let state = vec![b'x'; 1 << 19];
+        let save = |state: Vec<u8>, expected| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.save("a", &state, expected).await.unwrap() })
+        };
+        let saves = [
+            save(state.clone(), 0),
+            save(b"y".to_vec(), 1),
+            save(state, 0),
+        ];
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(
+            store.load("a").await.unwrap(),
+            None,
+            "it is not written yet"
+        );
+        goes_on.send(()).ok();
+        let mut results = Vec::new();
+        for save in saves {
+            results.push(save.await.unwrap());
+        }
+        assert_eq!(results, [true, true, false], "in the order of the calls");
+        drop(store);
+        let (go_on, bytes) = disk.join().unwrap();
+        assert!(go_on, "the runtime waited for the disk");
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+        let versions =
+            lines.map(|line| serde_json::from_slice::<JournalLine>(line).unwrap().version);
+        assert_eq!(versions.collect::<Vec<_>>(), [1, 2]);
     }
 
     #[cfg(target_os = "linux")]
@@ -251,13 +331,13 @@ mod tests {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut usual = store.write_to(full);
         store.write("a", b"{\"n\":2}", 1).unwrap_err();
-        let known = store.memory.get("a", Instant::now()).unwrap();
+        let known = store.0.memory.get("a", Instant::now()).unwrap();
         assert_eq!((known.version, &*known.state), (1, &b"{\"n\":1}"[..]));
         usual.write_all(b"{\"key\":\"a\",\"vers").unwrap();
         drop(store.write_to(usual));
         assert!(store.write("a", b"{\"n\":3}", 1).unwrap());
         drop(store);
-        let known = open(&path).unwrap().memory.get("a", Instant::now());
+        let known = open(&path).unwrap().0.memory.get("a", Instant::now());
         let known = known.unwrap();
         assert_eq!((known.version, &*known.state), (2, &b"{\"n\":3}"[..]));
     }
