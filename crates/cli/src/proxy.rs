@@ -29,12 +29,13 @@ use settings::ProxySettings;
 
 /// Apply rules to the requests and replies of model providers, between any client and its provider
 ///
-/// With a command after `--`, the proxy takes a free port, runs the command with ANTHROPIC_BASE_URL, OPENAI_BASE_URL and
-/// OPENAI_API_BASE set to it, and ends with the exit code of the command; Codex and OpenCode get the setting that they
-/// take. Without one, it listens until it is interrupted. Replies of Anthropic Messages, OpenAI Chat Completions,
-/// Responses and Completions, Gemini and Ollama are judged, streamed or not, and so are their requests; requests
-/// to other APIs of models are refused, and everything else passes. Without `--pack`, `std/pii` and the built-in packs
-/// for OpenCode's own agents and tools are not loaded. Packs that are files are loaded again when they change.
+/// With a command after `--`, the proxy takes a free port, runs the command with ANTHROPIC_BASE_URL, OPENAI_BASE_URL,
+/// OPENAI_API_BASE and GOOGLE_GEMINI_BASE_URL set to it, and ends with the exit code of the command; Codex and OpenCode get
+/// the setting that they take. Without one, it listens until it is interrupted. Replies of Anthropic Messages, OpenAI Chat
+/// Completions, Responses and Completions, Gemini and Ollama are judged, streamed or not, and so are their requests.
+/// Requests to Anthropic's `complete` and to other methods of Gemini that generate content, such as
+/// `batchGenerateContent`, are refused, and everything else passes. Without `--pack`, `std/pii` and the built-in packs for
+/// OpenCode's own agents and tools are not loaded. Packs that are files are loaded again when they change.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The address to listen on [default: 127.0.0.1:8787, or a free port for a command]
@@ -44,8 +45,9 @@ pub(crate) struct Options {
     listen: Option<String>,
     /// The server for all paths, or, as NAME=URL, for the paths below /NAME; may be repeated
     ///
-    /// The names `anthropic` and `openai` are known: their servers are those of Anthropic and OpenAI. With a command,
-    /// the URLs that ANTHROPIC_BASE_URL, OPENAI_BASE_URL or OPENAI_API_BASE already have replace these defaults.
+    /// The names `anthropic`, `openai`, `gemini` and `ollama` are known: their servers are those of Anthropic, OpenAI and
+    /// Google, and http://127.0.0.1:11434. With a command, the URLs that ANTHROPIC_BASE_URL, OPENAI_BASE_URL or
+    /// OPENAI_API_BASE already have replace the first two.
     #[arg(long = "upstream", value_name = "[NAME=]URL", value_parser = upstream)]
     upstreams: Vec<(Option<String>, UpstreamUrl)>,
     /// A value of the Host header to accept in addition to loopback names; may be repeated
@@ -75,8 +77,8 @@ pub(crate) struct Options {
     /// Only report what rules would do
     #[arg(long)]
     dry_run: bool,
-    /// Pass requests and replies that cannot be read, and requests to APIs whose replies cannot be judged, instead of
-    /// refusing them
+    /// Pass requests and replies that cannot be read, and requests to methods whose replies cannot be judged, such as
+    /// `batchGenerateContent`, instead of refusing them
     #[arg(long)]
     fail_open: bool,
     /// The store of sessions: a file, or the URL of a Redis or Valkey server [default: in memory]

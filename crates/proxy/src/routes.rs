@@ -15,7 +15,7 @@ pub(crate) enum ModelApi {
     Gemini,
     OllamaChat,
     OllamaGenerate,
-    /// Another API of a model, whose replies this version cannot judge.
+    /// Anthropic's `complete`, or another method of Gemini that generates content: their replies cannot be judged.
     Unjudged,
 }
 

@@ -190,7 +190,7 @@ impl ConnectionBuilders {
     /// handshake of TLS, is dropped.
     async fn serve(self: Arc<Self>, socket: TcpStream, mut stopping: watch::Receiver<()>) {
         let head_time = self.service.config.limits.head_time;
-        // What is rare or short is in a box, so that a connection in HTTP/1.1 has no room for it as long as it is open.
+        // Futures that are rare or short are boxed, so that an HTTP/1.1 connection does not reserve memory for them.
         if let Some(tls) = &self.service.config.tls {
             return Box::pin(self.serve_tls(tls, socket, stopping)).await;
         }
