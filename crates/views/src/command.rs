@@ -17,6 +17,9 @@
 //! [`CommandEvent::Code`] with its language. All other text is data: operands, comments, here-documents of `cat`, array
 //! elements, patterns of `case`.
 //!
+//! Redirections without a program (`> file`) are those of the program `:`. After a compound command they are a command of
+//! their own, in a pipe from the commands inside, or to them.
+//!
 //! The reader runs nothing. It expands braces, `$'…'`, `$IFS`, and variables that the same text sets to constants. Any
 //! other expansion remains in the word as written, and [`WordTraits::expanded`] is true. It follows `cd` and `pushd` with
 //! constant operands: a command after them gets its working directory ([`CommandEvent::Directory`]). Subshells,

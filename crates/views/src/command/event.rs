@@ -40,7 +40,8 @@ pub enum CommandEvent<'a> {
         /// The command that contains it.
         parent: Option<ParentCommand>,
     },
-    /// The standard output of a command is the standard input of another one. Emitted after both have begun.
+    /// The standard output of a command is the standard input of another one. Emitted after both have begun; for the
+    /// redirections of a compound command, after the commands inside have ended.
     Pipe {
         /// The command that writes.
         from: CommandId,

@@ -46,3 +46,6 @@ impl Deref for CommandIds {
         &self.ids[..self.len]
     }
 }
+
+/// The command that runs a standard input as code, and the language of the code.
+pub(super) type StdinCode = Option<(CommandId, &'static str)>;

@@ -6,7 +6,7 @@ use super::super::chunk::OffsetMap;
 use super::event::{
     CommandEvent, CommandId, CommandSink, CommandWord, ParentCommand, ParentRelation, WordRole,
 };
-use super::ids::CommandIds;
+use super::ids::{CommandIds, StdinCode};
 use super::parallel::ParallelTemplate;
 use super::path::normalize_path;
 use super::program::{
@@ -359,7 +359,7 @@ pub(super) struct ScriptStreams {
     /// The commands that write the standard output.
     pub(super) outputs: CommandIds,
     /// The command that runs the standard input as code, and the language.
-    pub(super) stdin_code: Option<(CommandId, &'static str)>,
+    pub(super) stdin_code: StdinCode,
 }
 
 impl ScriptReader {

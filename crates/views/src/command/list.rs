@@ -11,7 +11,7 @@
 use super::echo::WrittenText;
 use super::event::{CommandEvent, CommandId, CommandSink, ParentCommand, ParentRelation};
 use super::expansion::ConstantValues;
-use super::ids::CommandIds;
+use super::ids::{CommandIds, StdinCode};
 use super::simple::SimpleReader;
 use super::word::{InputByte, ReadWord, WordBuffer, assignment};
 use super::{ReadContext, ShellSyntax};
@@ -36,6 +36,8 @@ pub(super) struct ListReader {
     pub(super) word: WordBuffer,
     pub(super) command: SimpleReader,
     compounds: Vec<CompoundCommand>,
+    /// The compound command that is the element of the pipeline so far.
+    closed: Option<EndedCompound>,
     position: WordPosition,
     /// The name of the variable of `for`, and the number of its values.
     variable: (Vec<u8>, usize),
@@ -50,7 +52,7 @@ pub(super) struct ListReader {
     /// True if the next command reads the output of the preceding one.
     in_pipe: bool,
     /// The command of the list that runs the standard input of the list, and the language.
-    pub(super) stdin_code: Option<(CommandId, &'static str)>,
+    pub(super) stdin_code: StdinCode,
     /// The end of the last `;`.
     semicolon: u64,
     pub(super) expansion_start: u64,
@@ -98,6 +100,19 @@ struct CompoundCommand {
     outputs: CommandIds,
     /// The values of variables before the compound command.
     saved: ConstantValues,
+    /// The commands inside that read the standard input of the compound command.
+    readers: CommandIds,
+    /// The command inside that runs that standard input, and the language.
+    stdin_code: StdinCode,
+    /// True if the compound command reads the output of the element before it.
+    in_pipe: bool,
+}
+
+/// A compound command that has ended, while redirections may follow it.
+#[derive(Clone, Copy, Debug, Default)]
+struct EndedCompound {
+    readers: CommandIds,
+    stdin_code: StdinCode,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +201,12 @@ impl ListReader {
         }
         self.ended.extend(chain);
         self.target = None;
+        if has_words
+            && !self.in_pipe
+            && let Some(compound) = self.compounds.last_mut()
+        {
+            compound.readers.extend(chain);
+        }
         if !matches!(
             self.position,
             WordPosition::Patterns | WordPosition::CaseWord | WordPosition::CaseIn
@@ -198,6 +219,7 @@ impl ListReader {
     pub(super) fn begin_pipe(&mut self) {
         self.stdin = std::mem::take(&mut self.ended);
         self.in_pipe = true;
+        self.closed = None;
     }
 
     /// Ends the pipeline.
@@ -211,14 +233,65 @@ impl ListReader {
         self.stdin = stdin;
         self.piped.is_known = false;
         self.in_pipe = false;
+        self.closed = None;
     }
 
-    /// Records the command that has ended, if it runs the standard input of the list.
-    pub(super) fn record_stdin_code(&mut self, stdin_code: Option<(CommandId, &'static str)>) {
-        // Within a pipe the standard input is that of the element before, and only the first command reads that of the list.
-        if !self.in_pipe && self.stdin_code.is_none() {
-            self.stdin_code = stdin_code;
+    /// Records the command that has ended, if it runs the standard input of the list or of an open compound command.
+    pub(super) fn record_stdin_code(&mut self, stdin_code: StdinCode) {
+        // Within a pipe the standard input is that of the element before.
+        let mut in_pipe = self.in_pipe;
+        for compound in self.compounds.iter_mut().rev() {
+            if in_pipe {
+                return;
+            }
+            compound.stdin_code = compound.stdin_code.or(stdin_code);
+            in_pipe = compound.in_pipe;
         }
+        // Only the first command reads the standard input of the list.
+        if !in_pipe {
+            self.stdin_code = self.stdin_code.or(stdin_code);
+        }
+    }
+
+    /// Makes `exec`, whose redirections the shell keeps, the source of the standard input of the commands that follow.
+    pub(super) fn read_from(&mut self, exec: &[CommandId]) {
+        let stdin = match self.compounds.last_mut() {
+            Some(compound) => &mut compound.stdin,
+            None => &mut self.list_stdin,
+        };
+        *stdin = exec.into();
+    }
+
+    /// Connects a redirection without a program with the compound command that it follows, if there is one. `command` is
+    /// the command of the redirection: what it reads is the input of the compound command, which writes to it.
+    pub(super) fn connect_closed<S: CommandSink>(
+        &self,
+        command: CommandId,
+        operator: &str,
+        descriptor: Option<u32>,
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let Some(closed) = self.closed else {
+            return;
+        };
+        match operator {
+            ">" | ">>" | ">|" | "&>" | "&>>" if descriptor.is_none_or(|number| number == 1) => {
+                for &from in self.ended.iter() {
+                    cx.emit(CommandEvent::Pipe { from, to: command });
+                }
+            }
+            "<" | "<>" | "<<<" | "<<" | "<<-" if descriptor.is_none_or(|number| number == 0) => {
+                for &to in closed.readers.iter() {
+                    cx.emit(CommandEvent::Pipe { from: command, to });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the command of the compound command before a redirection that runs what the redirection reads.
+    pub(super) fn closed_stdin_code(&self) -> StdinCode {
+        self.closed.and_then(|closed| closed.stdin_code)
     }
 
     // ---- Compound commands ----
@@ -232,6 +305,9 @@ impl ListReader {
                 stdin: self.stdin,
                 outputs: CommandIds::default(),
                 saved: ConstantValues::default(),
+                readers: CommandIds::default(),
+                stdin_code: None,
+                in_pipe: std::mem::take(&mut self.in_pipe),
             });
         }
     }
@@ -243,10 +319,20 @@ impl ListReader {
         let compound = self.compounds.pop()?;
         // A redirection or a `|` may follow, as after a simple command.
         self.ended = compound.outputs;
-        self.stdin = match self.compounds.last() {
-            Some(compound) => compound.stdin,
+        self.in_pipe = compound.in_pipe;
+        self.stdin = match self.compounds.last_mut() {
+            Some(outer) => {
+                if !compound.in_pipe {
+                    outer.readers.extend(&compound.readers);
+                }
+                outer.stdin
+            }
             None => self.list_stdin,
         };
+        self.closed = Some(EndedCompound {
+            readers: compound.readers,
+            stdin_code: compound.stdin_code,
+        });
         Some(compound.saved)
     }
 

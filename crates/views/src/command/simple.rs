@@ -1,10 +1,12 @@
 //! A simple command: its assignments, words and redirections, and the chain of commands that wrappers make of it.
 
+use std::ops::Range;
+
 use super::body::{HereConsumer, HereDocument};
 use super::braces::expand_braces;
 use super::echo::WrittenText;
-use super::event::{CommandEvent, CommandId, CommandSink, WordRole, WordTraits};
-use super::ids::CommandIds;
+use super::event::{CommandEvent, CommandId, CommandSink, CommandWord, WordRole, WordTraits};
+use super::ids::{CommandIds, StdinCode};
 use super::layer::{CommandLayer, ScriptStreams, run_script};
 use super::list::ListReader;
 use super::script::ScriptReader;
@@ -26,10 +28,14 @@ pub(super) struct SimpleReader {
     /// The commands that write the standard input.
     pub(super) stdin: CommandIds,
     here_string: Option<MappedText>,
+    /// The range of the part of the target of the first redirection.
+    redirected: Option<Range<u64>>,
+    /// True if the standard input is redirected to a file.
+    reads_file: bool,
     /// The operands of `echo` and `printf`.
     pub(super) written: WrittenText,
     /// The command of a script of this command that runs the standard input as code.
-    stdin_code: Option<(CommandId, &'static str)>,
+    stdin_code: StdinCode,
     windows: bool,
     /// The earlier values of the variables that are assigned before the program, whose environment they are.
     shadowed: Vec<Assignment>,
@@ -122,7 +128,7 @@ impl SimpleReader {
         &mut self,
         place: (ShellSyntax, usize),
         cx: &mut ReadContext<'_, S>,
-    ) -> Option<(CommandId, &'static str)> {
+    ) -> StdinCode {
         for (name, value) in self.exported.drain(..) {
             cx.state.assign(&name, value.as_deref());
         }
@@ -150,6 +156,41 @@ impl SimpleReader {
             layer.change_directory(cx);
         }
         stdin_code
+    }
+
+    /// Ends a command without words. Its redirections, alone or after a compound command, are those of the program `:`.
+    /// `code` is the command of that compound command which runs the standard input.
+    fn end_without_words<S: CommandSink>(
+        &mut self,
+        id: CommandId,
+        code: StdinCode,
+        place: (ShellSyntax, usize),
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        if let Some(span) = &self.redirected {
+            cx.emit(CommandEvent::Word(CommandWord {
+                command: id,
+                role: WordRole::Program { name: b":" },
+                text: b":",
+                span: span.clone(),
+                index: 0,
+                traits: WordTraits::default(),
+            }));
+            cx.emit_directory(id);
+        }
+        if let Some((command, language)) = code
+            && let Some(text) = self.here_string.take()
+        {
+            self.run_stdin(&text, command, language, place, cx);
+        }
+        let at = cx.state.at;
+        cx.emit(CommandEvent::End { command: id, at });
+    }
+
+    /// Returns true if the redirections, one of which reads a file, are those of the shell: `exec < file`.
+    fn redirects_shell(&self) -> bool {
+        let is_exec = |layer: &CommandLayer| layer.spec.is_some_and(|spec| spec.names == ["exec"]);
+        self.reads_file && self.layers.len() == 1 && is_exec(&self.layers[0])
     }
 
     /// Records the commands of a script that the command has run.
@@ -279,12 +320,16 @@ impl ScriptReader {
         let list = self.list();
         let command = list.begin(cx);
         let complete = word.complete();
+        let descriptor = list.descriptor.take();
         cx.emit(CommandEvent::Redirection {
             command,
-            descriptor: list.descriptor.take(),
+            descriptor,
             operator,
             target: complete.in_role(command, WordRole::Target, 0),
         });
+        list.command.redirected.get_or_insert(word.span.clone());
+        list.command.reads_file |= operator == "<" && descriptor.is_none_or(|number| number == 0);
+        list.connect_closed(command, operator, descriptor, cx);
         match operator {
             "<<<" => list.command.here_string = Some(word.text.clone()),
             "<<" | "<<-" if room => {
@@ -316,11 +361,19 @@ impl ScriptReader {
         let is_echo = command.is_echo();
         command.mark_format();
         let own = command.chain.len();
-        if let Some(id) = command.id.filter(|_| !has_words) {
-            let at = cx.state.at;
-            cx.emit(CommandEvent::End { command: id, at });
-        }
-        let stdin_code = command.end(place, cx);
+        let stdin_code = match command.id {
+            Some(id) if !has_words => {
+                let code = list.closed_stdin_code();
+                command.end_without_words(id, code, place, cx);
+                code
+            }
+            _ => {
+                if command.redirects_shell() {
+                    list.read_from(&command.chain);
+                }
+                command.end(place, cx)
+            }
+        };
         if let Some((reader, language)) = stdin_code
             && std::mem::take(&mut list.piped.is_known)
         {
@@ -345,7 +398,7 @@ impl ScriptReader {
         ids: &[CommandId],
         stdin: &[CommandId],
         passes: bool,
-        stdin_code: Option<(CommandId, &'static str)>,
+        stdin_code: StdinCode,
     ) {
         for heredoc in &mut self.heredocs {
             let owns = ids.contains(&heredoc.command);
