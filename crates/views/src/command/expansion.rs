@@ -249,7 +249,9 @@ impl ScriptReader {
         let quotes = |context: &&LexContext| {
             !matches!(
                 context,
-                LexContext::Parameter { quoted: false, .. } | LexContext::Parens(_)
+                LexContext::Parameter { quoted: false, .. }
+                    | LexContext::Parens(_)
+                    | LexContext::Array { .. }
             )
         };
         !matches!(

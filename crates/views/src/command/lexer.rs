@@ -30,10 +30,24 @@ pub(super) enum LexContext {
     Parameter { quoted: bool, from: usize },
     /// `(( … ))` and `$(( … ))`, with the number of parentheses to close.
     Arithmetic(u32),
-    /// The elements of an array or the patterns of `@( … )`, with the number of parentheses to close.
+    /// The patterns of `@( … )`, with the number of parentheses to close.
     Parens(u32),
+    /// The elements of an array, with the number of parentheses to close. A `#` after a blank begins a comment.
+    Array { parens: u32, after_blank: bool },
     /// The body of a here-document whose delimiter is not quoted.
     Body,
+}
+
+impl LexContext {
+    /// Returns the number of parentheses to close, if they are counted.
+    fn parens(&mut self) -> Option<&mut u32> {
+        match self {
+            LexContext::Arithmetic(parens)
+            | LexContext::Parens(parens)
+            | LexContext::Array { parens, .. } => Some(parens),
+            _ => None,
+        }
+    }
 }
 
 /// A token whose meaning depends on the next byte.
@@ -220,6 +234,10 @@ impl ScriptReader {
             LexContext::Parameter { quoted, from } => self.in_parameter(quoted, from, byte, cx),
             LexContext::Arithmetic(parens) => self.in_parens(parens, false, byte, cx),
             LexContext::Parens(parens) => self.in_parens(parens, true, byte, cx),
+            LexContext::Array {
+                parens,
+                after_blank,
+            } => self.in_array(parens, after_blank, byte, cx),
         }
     }
 
@@ -266,10 +284,6 @@ impl ScriptReader {
         cx: &mut ReadContext<'_, S>,
     ) {
         // 2.6.4: an arithmetic expression is read as if it were in double quotes, so quotes have no meaning in it.
-        let with = |parens| match quotes {
-            true => LexContext::Parens(parens),
-            false => LexContext::Arithmetic(parens),
-        };
         match byte.byte {
             b'(' | b')' => {
                 let parens = if byte.byte == b'(' {
@@ -277,15 +291,42 @@ impl ScriptReader {
                 } else {
                     parens - 1
                 };
-                self.contexts.pop();
-                if parens > 0 {
-                    self.contexts.push(with(parens));
+                if let Some(open) = self.contexts.last_mut().and_then(LexContext::parens) {
+                    *open = parens;
+                }
+                if parens == 0 {
+                    self.contexts.pop();
                 }
                 self.push_byte(byte, cx);
             }
             b'"' if quotes => self.quote(LexContext::Double, byte, cx),
             b'\'' if quotes => self.quote(LexContext::Single, byte, cx),
             _ => self.expansions(byte, cx),
+        }
+    }
+
+    fn in_array<S: CommandSink>(
+        &mut self,
+        parens: u32,
+        after_blank: bool,
+        byte: InputByte,
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        if byte.byte == b'#' && after_blank {
+            self.comment = true;
+            return;
+        }
+        // A backslash before a newline is not part of an element.
+        if byte.byte != b'\\' {
+            self.set_after_blank(matches!(byte.byte, b' ' | b'\t' | b'\r' | b'\n' | b'('));
+        }
+        self.in_parens(parens, true, byte, cx);
+    }
+
+    /// Records that the last byte of an array separates its elements.
+    fn set_after_blank(&mut self, is_blank: bool) {
+        if let Some(LexContext::Array { after_blank, .. }) = self.contexts.last_mut() {
+            *after_blank = is_blank;
         }
     }
 
@@ -354,6 +395,7 @@ impl ScriptReader {
         }
         let start = self.token_start;
         self.token_bytes.clear();
+        self.set_after_blank(false);
         let list = self.list();
         if !list.discards() {
             list.word.begin(start..byte.end);
@@ -760,7 +802,14 @@ impl ScriptReader {
         if posix && (is_array || is_pattern) {
             list.word.mark_expanded();
             self.push_byte(byte, cx);
-            if !self.enter(LexContext::Parens(1), cx) {
+            let context = match is_array {
+                true => LexContext::Array {
+                    parens: 1,
+                    after_blank: true,
+                },
+                false => LexContext::Parens(1),
+            };
+            if !self.enter(context, cx) {
                 self.skipped = 1;
             }
         } else if self.list().in_patterns() {
