@@ -17,7 +17,8 @@ pub struct ProgramSpec {
     pub(super) action: ProgramAction,
     /// The options, separated by blanks. A suffix gives the kind: see [`OptionKind`].
     pub(super) options: &'static str,
-    /// The subcommands that have subcommands; `*` if all have them, `**` if any number of words precedes a verb.
+    /// The subcommands that have subcommands; `*` if all have them but those in the table, `**` if any number of words
+    /// precedes a verb.
     pub(super) groups: &'static str,
     pub(super) subcommands: &'static [SubcommandSpec],
 }
@@ -169,7 +170,7 @@ impl ProgramSpec {
     /// Returns true if the words so far are a subcommand that has subcommands.
     pub(super) fn is_group(&self, path: &[u8], words: usize) -> bool {
         match self.groups {
-            "*" => words < 2,
+            "*" => words < 2 && self.subcommand(path).is_none(),
             "**" => words < 6 && !is_verb(path.rsplit(|&byte| byte == b' ').next().unwrap_or(path)),
             groups => groups.split(' ').any(|group| group.as_bytes() == path),
         }

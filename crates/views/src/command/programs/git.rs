@@ -210,6 +210,10 @@ const GH: &[SubcommandSpec] = &[
         "-F= -f= -H= -i -p= -q= -t= -X= --cache= --field= --header= --hostname= --include --input= --jq= --method= --paginate --preview= --raw-field= --silent --slurp --template= --verbose",
     ),
     SubcommandSpec::new(
+        "browse",
+        "-a -b= -c? -n -r -s -w --actions --branch= --commit? --no-browser --releases --settings --wiki",
+    ),
+    SubcommandSpec::new(
         "issue create",
         "-a= -b= -e -F= -l= -m= -p= -t= -T= -w --assignee= --body= --body-file= --editor --label= --milestone= --project= --recover= --template= --title= --web",
     ),
