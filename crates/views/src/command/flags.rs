@@ -2,7 +2,7 @@
 
 use super::event::{CommandSink, WordRole};
 use super::layer::{CommandLayer, LayerInput, run_script};
-use super::program::{FlagStyle, OptionKind, ProgramAction, ProgramSpec, options_of};
+use super::program::{FlagStyle, OptionKind, ProgramAction, ProgramSpec, StdinShell, options_of};
 use super::simple::{SimpleReader, emit_code};
 use super::text::MappedText;
 use super::word::ReadWord;
@@ -195,6 +195,11 @@ impl CommandLayer {
         if matches!(name, b"-i" | b"--ignore-environment") {
             self.clears_environment |= self.spec.is_some_and(|spec| spec.names.contains(&"env"));
         }
+        if let Some(StdinShell::WithFlag(flags)) = self.spec.map(|spec| spec.stdin_shell)
+            && flags.split(' ').any(|flag| flag.as_bytes() == name)
+        {
+            self.set_input(LayerInput::ExplicitStdin);
+        }
         match kind {
             OptionKind::Flag | OptionKind::Optional if self.action == ProgramAction::Shell => {
                 match name {
@@ -264,6 +269,7 @@ impl SimpleReader {
                     return emit_code(&text, layer.id, language, cx);
                 }
                 let (id, syntax) = (layer.id, layer.script_syntax());
+                layer.has_command = true;
                 let streams = run_script(&text, (syntax, level), id, &stdin, cx);
                 self.add_streams(streams);
             }

@@ -10,7 +10,8 @@ use super::ids::{CommandIds, StdinCode};
 use super::parallel::ParallelTemplate;
 use super::path::normalize_path;
 use super::program::{
-    FlagStyle, OptionKind, ProgramAction, ProgramSpec, SubcommandSpec, program_spec, windows_spec,
+    FlagStyle, OptionKind, ProgramAction, ProgramSpec, StdinShell, SubcommandSpec, program_spec,
+    windows_spec,
 };
 use super::script::ScriptReader;
 use super::simple::{SimpleReader, assign, constant, emit_code};
@@ -46,6 +47,8 @@ pub(super) struct CommandLayer {
     script: Option<Box<ScriptReader>>,
     /// The words of `parallel`, for each argument of which the script is read.
     parallel: Option<Box<ParallelTemplate>>,
+    /// True if the words name a command or a script that the program runs.
+    pub(super) has_command: bool,
     /// True if the commands that the program runs do not get its variables: `env -i`.
     pub(super) clears_environment: bool,
     /// The number of words after the name of the program, except for the values of options.
@@ -160,6 +163,7 @@ impl CommandLayer {
             input: LayerInput::Stdin,
             script: None,
             parallel: None,
+            has_command: false,
             clears_environment: false,
             arguments: 0,
         }
@@ -185,7 +189,24 @@ impl CommandLayer {
             ProgramAction::Interpreter | ProgramAction::CodeOperand { .. } if reads => {
                 self.spec.map(|spec| spec.language)
             }
+            _ if self.runs_stdin_in_shell() => Some("sh"),
             _ => None,
+        }
+    }
+
+    /// Returns true if the program runs its standard input in a shell, as its words name no command: `ssh host`, `su`.
+    fn runs_stdin_in_shell(&self) -> bool {
+        let own = match self.action {
+            ProgramAction::Words { operands } | ProgramAction::Joined { operands } => operands,
+            _ => 0,
+        };
+        if self.has_command || self.input == LayerInput::Inert || self.operands < own {
+            return false;
+        }
+        match self.spec.map_or(StdinShell::Never, |spec| spec.stdin_shell) {
+            StdinShell::Never => false,
+            StdinShell::WithFlag(_) => self.input == LayerInput::ExplicitStdin,
+            StdinShell::Always => true,
         }
     }
 
@@ -268,6 +289,7 @@ impl CommandLayer {
             cx.counters().deep_scripts += 1;
             return false;
         }
+        self.has_command = true;
         let is_parallel = self.spec.is_some_and(|spec| spec.names == ["parallel"]);
         self.parallel = is_parallel.then(Box::default);
         self.script = Some(Box::new(ScriptReader::nested(
@@ -625,6 +647,7 @@ impl SimpleReader {
             cx.emit(CommandEvent::Pipe { from, to: command });
         }
         self.chain.push(command);
+        layer.has_command = true;
         let mut layer = CommandLayer::begin(command, word, syntax, cx);
         layer.is_terminated = is_terminated;
         self.layers.push(layer);
@@ -645,6 +668,7 @@ impl SimpleReader {
             OptionKind::Script => {
                 let command = layer.id;
                 let syntax = layer.script_syntax();
+                layer.has_command = true;
                 outputs_are_code(command, word, cx);
                 let is_clear = self.layers.iter().any(|layer| layer.clears_environment);
                 let values = is_clear.then(|| cx.state.forget());

@@ -21,6 +21,18 @@ pub struct ProgramSpec {
     /// precedes a verb.
     pub(super) groups: &'static str,
     pub(super) subcommands: &'static [SubcommandSpec],
+    pub(super) stdin_shell: StdinShell,
+}
+
+/// The cases in which a program runs its standard input in a shell. It never does if its words name a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StdinShell {
+    /// Never.
+    Never,
+    /// With one of these flags, which are separated by blanks.
+    WithFlag(&'static str),
+    /// Always.
+    Always,
 }
 
 /// A subcommand in the tables.
@@ -114,7 +126,14 @@ impl ProgramSpec {
             options,
             groups: "",
             subcommands: &[],
+            stdin_shell: StdinShell::Never,
         }
+    }
+
+    /// Sets the cases in which the program runs its standard input in a shell.
+    pub(super) const fn stdin_shell(mut self, stdin_shell: StdinShell) -> ProgramSpec {
+        self.stdin_shell = stdin_shell;
+        self
     }
 
     pub(super) const fn style(mut self, style: FlagStyle) -> ProgramSpec {

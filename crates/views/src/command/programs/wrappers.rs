@@ -2,14 +2,15 @@
 //! findutils 4.10, util-linux 2.40, procps 4, sudo 1.9, OpenDoas 6.8, OpenSSH 9.9, GNU parallel 2024, fd 10, and the
 //! help of the other programs.
 
-use super::super::program::{FlagStyle, ProgramAction, ProgramSpec};
+use super::super::program::{FlagStyle, ProgramAction, ProgramSpec, StdinShell};
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["sudo"], "-A -B -b -E -e~ -H -i -K~ -k -l~ -n -P -S -s -V~ -v~ -C= -c= -D= -g= -h= -p= -R= -r= -T= -t= -U= -u= \
         --askpass --background --bell --close-from= --chdir= --preserve-env? --edit~ --group= --help~ --host= --login \
         --list~ --non-interactive --preserve-groups --prompt= --chroot= --role= --stdin --shell --type= \
-        --command-timeout= --other-user= --user= --validate~ --version~ --reset-timestamp --remove-timestamp~").runs(0),
-    ProgramSpec::new(&["doas"], "-C~ -L~ -n -s -a= -u=").runs(0),
+        --command-timeout= --other-user= --user= --validate~ --version~ --reset-timestamp --remove-timestamp~").runs(0)
+        .stdin_shell(StdinShell::WithFlag("-i -s --login --shell")),
+    ProgramSpec::new(&["doas"], "-C~ -L~ -n -s -a= -u=").runs(0).stdin_shell(StdinShell::WithFlag("-s")),
     ProgramSpec::new(&["command"], "-p -v~ -V~").runs(0),
     ProgramSpec::new(&["builtin", "nohup", "setsid", "unbuffer", "busybox", "toybox", "fakeroot", "catchsegv", "winpty"],
         "-c -f -w --help~ --version~ --fork --wait --ctty").runs(0),
@@ -35,20 +36,22 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["eval"], "").joins(0),
     ProgramSpec::new(&["trap"], "-l~ -p~").action(ProgramAction::FirstOperand),
     ProgramSpec::new(&["source", "."], "").action(ProgramAction::Source),
-    ProgramSpec::new(&["ssh", "autossh"], "-4 -6 -A -a -C -f -G~ -g -K -k -M -N -n -q -s -T -t -V~ -v -X -x -Y -y -B= -b= -c= -D= -E= -e= \
-        -F= -I= -i= -J= -L= -l= -m= -O= -o= -P= -p= -Q~ -R= -S= -W= -w=").joins(1),
+    ProgramSpec::new(&["ssh", "autossh"], "-4 -6 -A -a -C -f -G~ -g -K -k -M -N~ -n -q -s -T -t -V~ -v -X -x -Y -y -B= -b= -c= -D= -E= -e= \
+        -F= -I= -i= -J= -L= -l= -m= -O= -o= -P= -p= -Q~ -R= -S= -W= -w=").joins(1).stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["su"], "-c$ -f -g= -G= -l -m -P -p -s= -w= --command$ --session-command$ --fast --group= --supp-group= --login \
-        --preserve-environment --pty --shell= --whitelist-environment= --help~ --version~"),
+        --preserve-environment --pty --shell= --whitelist-environment= --help~ --version~").stdin_shell(StdinShell::Always),
+    ProgramSpec::new(&["newgrp"], "-l").stdin_shell(StdinShell::Always),
+    ProgramSpec::new(&["sg"], "-c$").joins(1).stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["runuser"], "-c$ -u= -g= -G= -l -m -P -p -s= -w= --command$ --session-command$ --user= --group= --login --shell=").runs(0),
     ProgramSpec::new(&["script"], "-a -c$ -E= -e -f -I= -B= -O= -T= -m= -o= -q -t? --append --command$ --echo= --return --flush --force \
-        --quiet --help~ --version~"),
+        --quiet --help~ --version~").stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["flock"], "-c$ -E= -e -F -n -o -s -u -w= -x --command$ --conflict-exit-code= --exclusive --nonblock --nb --shared \
         --timeout= --unlock --wait= --verbose --help~ --version~").runs(1),
-    ProgramSpec::new(&["chroot"], "--groups= --userspec= --skip-chdir --help~ --version~").runs(1),
+    ProgramSpec::new(&["chroot"], "--groups= --userspec= --skip-chdir --help~ --version~").runs(1).stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["nsenter"], "-a -C? -F -G= -g? -i? -m? -N= -n? -p? -r? -S= -T? -t= -U? -u? -W= -w? -Z --all --target= --mount? --uts? \
-        --ipc? --net? --pid? --user? --cgroup? --setuid= --setgid= --root? --wd? --no-fork").runs(0),
+        --ipc? --net? --pid? --user? --cgroup? --setuid= --setgid= --root? --wd? --no-fork").runs(0).stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["unshare"], "-C? -c -f -i? -m? -n? -p? -r -T? -U? -u? -R= -S= -G= -w= --fork --map-root-user --mount? --mount-proc? --net? --pid? \
-        --user? --root= --wd=").runs(0),
+        --user? --root= --wd=").runs(0).stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["setpriv", "prlimit", "systemd-run", "systemd-inhibit", "firejail", "bwrap", "proxychains", "proxychains4", "torsocks",
         "torify", "caffeinate", "dbus-run-session", "xvfb-run", "aoss", "rtk", "numactl", "cgexec", "setarch", "i386", "linux32", "linux64"],
         "-q -n= -u= -p= -t -d -s -i -m -E= -M= -H= -G= --user --scope --pty --pipe --wait --collect --unit= --property= --uid= --gid= --setenv= \
@@ -75,7 +78,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["npx", "bunx", "pnpx"], "-y -q -p= -c$ --yes --no --no-install --quiet --ignore-existing --package= --call$ --workspace= \
         --bun --help~ --version~").runs(0),
     ProgramSpec::new(&["uvx"], "-p= --from= --with= --with-editable= --python= -q -v --quiet --verbose --isolated --help~ --version~").runs(0),
-    ProgramSpec::new(&["nix-shell"], "-p= -I= --run$ --command$ --pure --packages= --attr= -A= -E="),
+    ProgramSpec::new(&["nix-shell"], "-p= -I= --run$ --command$ --pure --packages= --attr= -A= -E=").stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["dotenv", "dotenvx", "direnv", "aws-vault", "op", "chamber", "doppler", "mise", "asdf", "rtx", "pyenv", "rbenv", "nvm"],
         "-f= -e= -p= --env-file= --config= --project= --account= --vault= --help~ --version~").groups("").subcommands(EXEC),
 ];
