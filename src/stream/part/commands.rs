@@ -18,6 +18,7 @@ use crate::program::{
 };
 use crate::stream::Counters;
 use ttsr_views::chunk::{Chunk, DecidedOffset};
+use ttsr_views::command::files::ReadOperands;
 use ttsr_views::command::{
     CommandEvent, CommandId, CommandLimits, CommandSink, CommandView, CommandWord, ParentCommand,
     ParentRelation, WordRole, files, normalize_path,
@@ -393,6 +394,7 @@ impl Commands {
             are_read: files::reads_operands(name),
             are_passed: files::passes_operands(name),
             are_urls: files::fetches(name),
+            read: files::read_operands(name),
         };
         command.saves_downloads = files::saves_downloads(name, None);
         command
@@ -453,7 +455,7 @@ impl Commands {
                     );
                 });
                 if !is_subcommand {
-                    self.add_reads(set, index, word, &path);
+                    self.add_operand_reads(set, index, word, &path);
                     self.known[index].add_written_operand(&path);
                 }
             }
@@ -462,8 +464,10 @@ impl Commands {
                 self.change_by_argument(set, index, |progress, pattern, cache| {
                     progress.add_flag(pattern, name, *value, false, cache);
                 });
+                self.add_flag_reads(set, index, name);
                 if let Some(value) = value {
-                    self.add_reads(set, index, word, &operand_text(word));
+                    let path = normalize_path(value, word.traits);
+                    self.add_reads(set, index, word, &path);
                     self.known[index].add_output(name, value);
                 }
             }
@@ -559,23 +563,82 @@ impl Commands {
         }
     }
 
-    /// Adds the files that a word may name.
-    fn add_reads(&mut self, set: &CommandSet, index: usize, word: &CommandWord<'_>, path: &[u8]) {
-        if word.text.len() > MAX_TEXT_BYTES || !set.reads_files() {
+    /// Adds the files that an operand may name, unless it is a pattern, a target, or on another machine.
+    fn add_operand_reads(
+        &mut self,
+        set: &CommandSet,
+        index: usize,
+        word: &CommandWord<'_>,
+        path: &[u8],
+    ) {
+        if !set.reads_files() {
             return;
         }
+        let command = &mut *self.known[index];
+        let is_remote = files::is_remote(&command.program, path);
+        match command.operands.read {
+            ReadOperands::None => {}
+            // `index` is 0 for the first operand of a program without subcommands.
+            ReadOperands::AfterFirst if word.index == 0 => {}
+            // Only the next operand shows that this one is not the target.
+            ReadOperands::BeforeLast => {
+                self.add_waiting_read(set, index);
+                if !is_remote && path.len() <= MAX_TEXT_BYTES {
+                    self.known[index].waiting.extend_from_slice(path);
+                }
+            }
+            _ if is_remote => {}
+            _ => self.add_reads(set, index, word, path),
+        }
+    }
+
+    /// Adds the file that the preceding operand names, which is not the last one.
+    fn add_waiting_read(&mut self, set: &CommandSet, index: usize) {
+        let mut path = std::mem::take(&mut self.known[index].waiting);
+        if !path.is_empty() {
+            self.add_read_operand(set, index, &String::from_utf8_lossy(&path));
+        }
+        path.clear();
+        self.known[index].waiting = path;
+    }
+
+    /// Applies a flag that makes all operands files which are read.
+    fn add_flag_reads(&mut self, set: &CommandSet, index: usize, flag: &[u8]) {
+        let use_of_operands = &mut self.known[index].operands;
+        match use_of_operands.read {
+            ReadOperands::AfterFirst if files::gives_pattern(flag) => {
+                use_of_operands.read = ReadOperands::All;
+            }
+            ReadOperands::BeforeLast if files::gives_target(flag) => {
+                use_of_operands.read = ReadOperands::All;
+                self.add_waiting_read(set, index);
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds the files that the text of a word, or its value, may name.
+    fn add_reads(&mut self, set: &CommandSet, index: usize, word: &CommandWord<'_>, path: &[u8]) {
+        if path.len() > MAX_TEXT_BYTES || !set.reads_files() {
+            return;
+        }
+        let command = &self.known[index];
+        let fetches = command.operands.are_urls;
+        let mut is_sent = false;
+        if let WordRole::Flag { name, .. } | WordRole::Value { flag: name } = &word.role {
+            if !files::reads_value(&command.program, name) {
+                return;
+            }
+            is_sent = files::is_sent(name);
+        }
         let text = String::from_utf8_lossy(path);
-        // `--data=@file`, `if=file`, `@file`
+        // `if=file`, `file://file`
         let value = text.rsplit_once('=').map_or(&*text, |(_, value)| value);
-        let marked = value
-            .strip_prefix(['@', '<'])
-            .or_else(|| value.strip_prefix("file://"));
-        let fetches = self.known[index].operands.are_urls;
-        let is_sent = match &word.role {
-            WordRole::Flag { name, .. } | WordRole::Value { flag: name } => files::is_sent(name),
-            _ => false,
+        let marked = match fetches {
+            true => files::sent_file(&text),
+            false => value.strip_prefix(['@', '<']),
         };
-        match marked {
+        match marked.or_else(|| value.strip_prefix("file://")) {
             Some(path) => {
                 let path = normalize_path(path.as_bytes(), word.traits);
                 let path = String::from_utf8_lossy(&path);
@@ -594,6 +657,9 @@ impl Commands {
     /// Adds a file that a command reads, also by its path below the home directory.
     fn add_read(&mut self, set: &CommandSet, index: usize, path: &str) {
         self.add_read_path(set, index, path);
+        if let Some(folder) = files::folder(path) {
+            self.add_read(set, index, folder);
+        }
         if let Some(below_home) = set.with_tilde(path.as_bytes()) {
             self.add_read_path(set, index, &String::from_utf8_lossy(&below_home));
         }

@@ -80,6 +80,234 @@ const SENT_FILE: [&[u8]; 5] = [
     b"--json-file",
 ];
 
+/// Programs whose first operand is a pattern or a program text, unless a flag gives it.
+const SEARCHING: [&[u8]; 17] = [
+    b"grep", b"egrep", b"fgrep", b"zgrep", b"ggrep", b"rg", b"ag", b"ack", b"sed", b"gsed", b"awk",
+    b"gawk", b"mawk", b"nawk", b"jq", b"yq", b"perl",
+];
+
+/// Programs whose operands are texts, addresses, URLs or files of another machine.
+const FILELESS: [&[u8]; 13] = [
+    b"echo",
+    b"printf",
+    b"tee",
+    b"sponge",
+    b"sftp",
+    b"mail",
+    b"mailx",
+    b"s-nail",
+    b"sendmail",
+    b"mutt",
+    b"telnet",
+    b"curl",
+    b"wget",
+];
+
+/// Programs that write their last operand, besides those of [`WrittenOperands::Last`].
+const COPYING: [&[u8]; 7] = [
+    b"aws", b"gsutil", b"gcloud", b"rclone", b"s3cmd", b"s5cmd", b"azcopy",
+];
+
+/// Flags of any program whose value names files that are left out, or that it logs in or is configured with.
+const UNREAD_VALUES: [&[u8]; 26] = [
+    b"--exclude",
+    b"--exclude-dir",
+    b"--exclude-from",
+    b"--include",
+    b"--ignore",
+    b"--filter",
+    b"--glob",
+    b"--iglob",
+    b"--password-file",
+    b"--identity",
+    b"--identity-file",
+    b"--private-key",
+    b"--key-file",
+    b"--kubeconfig",
+    b"--config",
+    b"--env-file",
+    b"--credentials-file",
+    b"--sftp-key-file",
+    b"--netrc-file",
+    b"--rsh",
+    b"--rsync-path",
+    b"--regexp",
+    b"--expression",
+    b"--subject",
+    b"--backup-dir",
+    b"--suffix",
+];
+
+/// Programs that log in by SSH.
+const SECURE_SHELLS: [&[u8]; 6] = [
+    b"ssh",
+    b"autossh",
+    b"scp",
+    b"sftp",
+    b"ssh-copy-id",
+    b"sshfs",
+];
+
+/// The operands of a program that name files which it may read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ReadOperands {
+    /// All of them.
+    #[default]
+    All,
+    /// None of them.
+    None,
+    /// All but the first one, as those of `grep`. If a [flag](gives_pattern) gives the pattern, all of them.
+    AfterFirst,
+    /// All but the last one, as those of `cp`. If a [flag](gives_target) gives the target, all of them.
+    BeforeLast,
+}
+
+/// Returns the operands of the program that name files which it may read.
+///
+/// # Example: a pattern, a target and a text are no files that are read
+///
+/// ```
+/// use ttsr_views::command::files::{ReadOperands, read_operands};
+///
+/// assert_eq!(read_operands(b"cat"), ReadOperands::All);
+/// assert_eq!(read_operands(b"grep"), ReadOperands::AfterFirst);
+/// assert_eq!(read_operands(b"scp"), ReadOperands::BeforeLast);
+/// assert_eq!(read_operands(b"echo"), ReadOperands::None);
+/// ```
+pub fn read_operands(program: &[u8]) -> ReadOperands {
+    let is_copy = written_operands(program) == WrittenOperands::Last;
+    match program {
+        _ if FILELESS.contains(&program) => ReadOperands::None,
+        _ if SEARCHING.contains(&program) => ReadOperands::AfterFirst,
+        _ if is_copy || COPYING.contains(&program) => ReadOperands::BeforeLast,
+        _ => ReadOperands::All,
+    }
+}
+
+/// Returns true if the flag gives the pattern or the program text, so that the first operand is a file too.
+pub fn gives_pattern(flag: &[u8]) -> bool {
+    let flags: [&[u8]; 8] = [
+        b"-e",
+        b"-f",
+        b"--regexp",
+        b"--file",
+        b"--expression",
+        b"--source",
+        b"--from-file",
+        b"--files",
+    ];
+    flags.contains(&flag)
+}
+
+/// Returns true if the flag gives the target of a program that copies files, so that the last operand is a source too.
+pub fn gives_target(flag: &[u8]) -> bool {
+    matches!(flag, b"-t" | b"--target-directory")
+}
+
+/// Returns true if the value of that flag of the program may be a file whose content it passes on.
+///
+/// # Example: a key to log in with is not sent
+///
+/// ```
+/// use ttsr_views::command::files::reads_value;
+///
+/// assert!(!reads_value(b"scp", b"-i"));
+/// assert!(!reads_value(b"tar", b"--exclude"));
+/// assert!(reads_value(b"tar", b"-T"));
+/// ```
+pub fn reads_value(program: &[u8], flag: &[u8]) -> bool {
+    let is_unread = match program {
+        _ if UNREAD_VALUES.contains(&flag) => true,
+        b"zip" | b"unzip" => matches!(flag, b"-x" | b"-i" | b"-P"),
+        b"rsync" => matches!(flag, b"-e" | b"-f"),
+        b"find" | b"gfind" => matches!(
+            flag,
+            b"-name" | b"-iname" | b"-path" | b"-ipath" | b"-wholename"
+        ),
+        b"fd" | b"fdfind" => flag == b"-E",
+        b"ls" | b"gls" => flag == b"-I",
+        b"rg" => matches!(flag, b"-g" | b"-e" | b"-r"),
+        b"sed" | b"gsed" | b"jq" | b"yq" => flag == b"-e",
+        b"mail" | b"mailx" | b"s-nail" | b"mutt" => {
+            !matches!(flag, b"-a" | b"-A" | b"-q" | b"-i" | b"--attach")
+        }
+        _ if flag == b"-e" => program.ends_with(b"grep"),
+        _ if SECURE_SHELLS.contains(&program) => matches!(flag, b"-i" | b"-o" | b"-F" | b"-S"),
+        _ => false,
+    };
+    !is_unread
+}
+
+/// Returns true if the operand is not a file of this machine: a URL, or `host:path` of a program that copies files between
+/// machines.
+///
+/// # Example: sources on another machine
+///
+/// ```
+/// use ttsr_views::command::files::is_remote;
+///
+/// assert!(is_remote(b"scp", b"host:/srv/.env"));
+/// assert!(is_remote(b"aws", b"s3://bucket/.env"));
+/// assert!(!is_remote(b"scp", b"./a:b"));
+/// assert!(!is_remote(b"cat", b"a:b"));
+/// ```
+pub fn is_remote(program: &[u8], operand: &[u8]) -> bool {
+    let Some(colon) = operand.iter().position(|&byte| byte == b':') else {
+        return false;
+    };
+    let (before, after) = (&operand[..colon], &operand[colon + 1..]);
+    if after.starts_with(b"//") {
+        return before != b"file";
+    }
+    let names_hosts = matches!(program, b"scp" | b"rsync" | b"sftp" | b"rclone");
+    // A single letter is a drive of Windows, but for rclone a remote.
+    let is_drive = before.len() == 1 && after.starts_with(b"\\");
+    names_hosts && !is_drive && !before.contains(&b'/')
+}
+
+/// Returns the path of a file after `@` or `<`, as programs that send files take it: `@file`, `name@file`,
+/// `name=@file;type=text/plain`. Without such a mark returns `None`.
+///
+/// # Example: spellings of an uploaded file
+///
+/// ```
+/// use ttsr_views::command::files::sent_file;
+///
+/// assert_eq!(sent_file("@.env"), Some(".env"));
+/// assert_eq!(sent_file("a=@.env;type=text/plain"), Some(".env"));
+/// assert_eq!(sent_file("a@.env"), Some(".env"));
+/// assert_eq!(sent_file("a=b"), None);
+/// ```
+pub fn sent_file(text: &str) -> Option<&str> {
+    let value = text.split_once('=').map_or(text, |(_, value)| value);
+    let file = match value.strip_prefix(['@', '<']) {
+        Some(file) => file,
+        // `--data-urlencode` takes the name of a field before the mark.
+        None if value.len() == text.len() => text.split_once('@')?.1,
+        None => return None,
+    };
+    Some(file.split(';').next().unwrap_or(file))
+}
+
+/// Returns the folder all of whose files the path stands for, if it ends with a slash or `/*`.
+///
+/// # Example: a folder and the files in it
+///
+/// ```
+/// use ttsr_views::command::files::folder;
+///
+/// assert_eq!(folder("~/.ssh/"), Some("~/.ssh"));
+/// assert_eq!(folder("~/.ssh/*"), Some("~/.ssh"));
+/// assert_eq!(folder("~/.ssh/*.pub"), None);
+/// assert_eq!(folder("~/.ssh"), None);
+/// ```
+pub fn folder(path: &str) -> Option<&str> {
+    let (folder, name) = path.rsplit_once('/')?;
+    let is_all =
+        name.is_empty() || name.contains('*') && name.bytes().all(|byte| b"*.".contains(&byte));
+    (is_all && !folder.is_empty()).then_some(folder)
+}
+
 /// Returns true if the operands of the program may be files whose content it reads.
 pub fn reads_operands(program: &[u8]) -> bool {
     !INERT.contains(&program)

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::program::{CommandProgress, CommandSet, ReadMatches, WordNeeds};
-use ttsr_views::command::files::{self, WrittenOperands};
+use ttsr_views::command::files::{self, ReadOperands, WrittenOperands};
 use ttsr_views::command::{CommandId, CommandWord, ParentCommand};
 
 /// The most bytes of a command that are quoted, and of a path or a value that is kept.
@@ -67,6 +67,8 @@ pub(super) struct OperandUse {
     pub(super) are_passed: bool,
     /// True if they are URLs.
     pub(super) are_urls: bool,
+    /// The operands that may be files which it reads.
+    pub(super) read: ReadOperands,
 }
 
 /// The commands whose output a command gets, and the use of its own output.
@@ -175,6 +177,8 @@ pub(super) struct TrackedCommand {
     pub(super) redirected: TextList,
     /// The name of the program, at most [`MAX_PROGRAM_BYTES`] bytes.
     pub(super) program: Vec<u8>,
+    /// The last operand, which the command may read or write.
+    pub(super) waiting: Vec<u8>,
     /// The files that operands and flags name and that the program writes.
     output_files: TextList,
     /// The files that downloads of its URLs are written to, if the program saves them.
@@ -206,6 +210,7 @@ impl Default for TrackedCommand {
             read_matches: ReadMatches::default(),
             redirected: TextList::default(),
             program: Vec::new(),
+            waiting: Vec::new(),
             output_files: TextList::default(),
             downloads: TextList::default(),
             saves_downloads: false,
@@ -213,6 +218,7 @@ impl Default for TrackedCommand {
                 are_read: true,
                 are_passed: true,
                 are_urls: false,
+                read: ReadOperands::All,
             },
             is_ended: false,
             text: Vec::new(),
@@ -241,6 +247,7 @@ impl TrackedCommand {
             read_matches,
             redirected,
             program,
+            waiting,
             output_files,
             downloads,
             saves_downloads,
@@ -265,6 +272,7 @@ impl TrackedCommand {
             texts.clear();
         }
         program.clear();
+        waiting.clear();
         text.clear();
         (*id, *parent, *needs) = (empty.id, empty.parent, empty.needs);
         (*saves_downloads, *operands) = (empty.saves_downloads, empty.operands);

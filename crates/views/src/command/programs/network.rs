@@ -48,6 +48,10 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     )
     .style(FlagStyle::Words),
     ProgramSpec::new(
+        &["mail", "mailx", "s-nail", "mutt"],
+        "-a= -A= -b= -c= -d -E -e= -F= -f= -H -i= -I -l= -n -N -q= -r= -R -s= -S= -t -T= -u= -v -V~ -x -y -z -Z --attach= --subject= --to= --cc= --bcc= --append= --help~ --version~",
+    ),
+    ProgramSpec::new(
         &["dig", "host", "nslookup"],
         "-4 -6 -b= -c= -f= -k= -m -p= -q= -r -t= -T -u -v -x= -y=",
     ),
