@@ -10,7 +10,7 @@
 //!
 //! - **wrapped**: the words after a program that runs them, such as `sudo`, `env`, `xargs` or `find -exec`;
 //! - **script**: the text that a program runs as shell code: `sh -c`, `eval`, `ssh host …`, `trap`, here-documents and
-//!   here-strings of a shell, and the output of `echo` that is piped to a shell;
+//!   here-strings of a shell, and constant output that a shell reads from a pipe or a process substitution;
 //! - **substitution**: `$( … )`, backquotes, `<( … )` and `>( … )`, also in double quotes and here-documents.
 //!
 //! The code that other interpreters run (`python -c`, `node -e`, a here-document of `psql`) is reported as
@@ -20,8 +20,8 @@
 //! Redirections without a program (`> file`) are those of the program `:`. After a compound command they are a command of
 //! their own, in a pipe from the commands inside, or to them.
 //!
-//! The reader runs nothing. It expands braces, `$'…'`, `$IFS`, and variables that the same text sets to constants. Any
-//! other expansion remains in the word as written, and [`WordTraits::expanded`] is true. It follows `cd` and `pushd` with
+//! The reader runs nothing. It expands braces, `$'…'`, `$IFS`, variables that the same text sets to constants, and
+//! substitutions whose output is constant: that of `echo`, `printf` and here-documents of `cat`. Any other expansion remains in the word as written, and [`WordTraits::expanded`] is true. It follows `cd` and `pushd` with
 //! constant operands: a command after them gets its working directory ([`CommandEvent::Directory`]). Subshells,
 //! substitutions and scripts of other shells restore that of their parent.
 //!

@@ -22,11 +22,48 @@ pub(super) struct HereDocument {
     line_begins: bool,
     /// The bytes of the line that match the delimiter.
     held: MappedText,
+    /// The text of the body, if the command writes it to its standard output and the text is needed.
+    copy: Option<Box<BodyCopy>>,
+    /// The number of lists that were open before the body.
+    lists: usize,
     script: Option<Box<ScriptReader>>,
     /// The here-document of a substitution in this body whose body is being read.
     inner: Option<Box<HereDocument>>,
     /// The here-documents of substitutions in this body whose bodies follow the current line.
     inner_heredocs: Vec<HereDocument>,
+}
+
+/// The text of a body, without the escapes of one that is expanded.
+#[derive(Clone, Debug, Default)]
+struct BodyCopy {
+    text: MappedText,
+    /// True if the text contains expansions as written, or is truncated.
+    has_gaps: bool,
+    backslash: Option<InputByte>,
+}
+
+impl BodyCopy {
+    fn push(&mut self, byte: InputByte, quoted: bool, most: usize) {
+        if self.text.len() + 1 >= most {
+            self.has_gaps = true;
+            return;
+        }
+        if let Some(backslash) = self.backslash.take() {
+            if byte.byte == b'\n' {
+                return;
+            }
+            if !matches!(byte.byte, b'$' | b'`' | b'\\') {
+                self.text.push(b"\\", backslash.offsets());
+            }
+        } else if !quoted {
+            if byte.byte == b'\\' {
+                self.backslash = Some(byte);
+                return;
+            }
+            self.has_gaps |= matches!(byte.byte, b'$' | b'`');
+        }
+        self.text.push(&[byte.byte], byte.offsets());
+    }
 }
 
 /// The reader of a here-document.
@@ -54,6 +91,8 @@ impl HereDocument {
             matched: Some(0),
             line_begins: true,
             held: MappedText::default(),
+            copy: None,
+            lists: 0,
             script: None,
             inner: None,
             inner_heredocs: Vec::new(),
@@ -107,8 +146,12 @@ impl ScriptReader {
                 let script = ScriptReader::nested(ShellSyntax::Posix, self.level + 1, command, &[]);
                 body.script = Some(Box::new(script));
             }
+            HereConsumer::Passed if self.list().writes_output_of(body.command) => {
+                body.copy = Some(Box::default());
+            }
             _ => {}
         }
+        body.lists = self.lists.len();
         if body.is_expanded() {
             match self.enter(LexContext::Body, cx) {
                 true => self.lists.push(ScriptReader::body_list(body.command)),
@@ -163,6 +206,9 @@ impl ScriptReader {
         byte: InputByte,
         cx: &mut ReadContext<'_, S>,
     ) {
+        if let Some(copy) = &mut body.copy {
+            copy.push(byte, body.quoted, cx.state.limits.word);
+        }
         let at = std::mem::replace(&mut cx.state.at, byte.end);
         let chunk = Chunk {
             bytes: &[byte.byte],
@@ -208,6 +254,12 @@ impl ScriptReader {
             }
             (None, _) => {}
         }
+        if let Some(copy) = body.copy.take()
+            && self.lists.len() == body.lists
+        {
+            let most = cx.state.limits.word;
+            self.list().append_output(&copy.text, copy.has_gaps, most);
+        }
         self.begin_body(cx);
     }
 
@@ -217,7 +269,9 @@ impl ScriptReader {
         (self.comment, self.skipped) = (false, 0);
         while self.context() != LexContext::Body && self.contexts.len() > 1 {
             match self.context() {
-                LexContext::Commands => self.leave_list(cx),
+                LexContext::Commands => {
+                    self.leave_list(cx);
+                }
                 _ => {
                     self.contexts.pop();
                 }

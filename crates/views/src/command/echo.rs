@@ -1,4 +1,4 @@
-//! The text that `echo` and `printf` write.
+//! The text that `echo`, `printf` and lists of commands write.
 
 use super::super::chunk::OffsetMap;
 use super::super::shell::word::{AnsiEscape, EscapeStep};
@@ -12,8 +12,32 @@ pub(super) struct WrittenText {
     ends: Vec<usize>,
     /// True if the first operand is a format.
     pub(super) is_format: bool,
-    /// True if the text is the whole output of a command.
+    /// True if the text is the output of a command.
     pub(super) is_known: bool,
+    /// True if the text is written as it is, without escapes.
+    is_raw: bool,
+    /// True if the text contains expansions as written, or the command may have written something else.
+    pub(super) has_gaps: bool,
+}
+
+/// The text that a list of commands writes to its standard output, as far as it is known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KnownOutput {
+    pub(super) text: MappedText,
+    /// True if a command may have written something else.
+    pub(super) has_gaps: bool,
+}
+
+impl KnownOutput {
+    /// Appends the output of a command, unless the text gets longer than `most` or comes from an earlier place of the part.
+    pub(super) fn append(&mut self, text: &MappedText, has_gaps: bool, most: usize) {
+        let follows = self.text.len() == 0 || self.text.source().end <= text.source().start;
+        let fits = self.text.len() + text.len() <= most;
+        self.has_gaps |= has_gaps || !follows || !fits;
+        if follows && fits {
+            self.text.append(text);
+        }
+    }
 }
 
 impl WrittenText {
@@ -21,6 +45,15 @@ impl WrittenText {
         self.text.clear();
         self.ends.clear();
         (self.is_format, self.is_known) = (false, false);
+        (self.is_raw, self.has_gaps) = (false, false);
+    }
+
+    /// Replaces the text by one that is written as it is.
+    pub(super) fn set_raw(&mut self, output: &KnownOutput) {
+        self.clear();
+        self.push(&output.text);
+        (self.is_known, self.is_raw) = (true, true);
+        self.has_gaps = output.has_gaps;
     }
 
     pub(super) fn push(&mut self, operand: &MappedText) {
@@ -36,6 +69,9 @@ impl WrittenText {
 
     /// Returns the text that is written.
     pub(super) fn output(&self) -> MappedText {
+        if self.is_raw {
+            return self.text.clone();
+        }
         let mut text = MappedText::default();
         let mut rest = self.operands();
         let format = if self.is_format { rest.next() } else { None };
@@ -44,12 +80,21 @@ impl WrittenText {
         }
         for (index, operand) in rest.enumerate() {
             if index > 0 || format.is_some() {
-                text.push(b" ", OffsetMap::Replacement { start: 0, end: 0 });
+                push_mark(b" ", &mut text);
             }
             text.append(&unescape(&operand));
         }
+        if format.is_none() {
+            push_mark(b"\n", &mut text);
+        }
         text
     }
+}
+
+/// Appends bytes that no byte of the part stands for.
+fn push_mark(bytes: &[u8], text: &mut MappedText) {
+    let end = text.source().end;
+    text.push(bytes, OffsetMap::Replacement { start: end, end });
 }
 
 /// Writes a format of `printf` whose `%s` the operands replace.
@@ -134,7 +179,7 @@ fn unescape(text: &MappedText) -> MappedText {
         }
     }
     if let Some((utf8, len)) = escape.and_then(AnsiEscape::end) {
-        decoded.push(&utf8[..len], OffsetMap::Replacement { start: 0, end: 0 });
+        push_mark(&utf8[..len], &mut decoded);
     }
     decoded
 }

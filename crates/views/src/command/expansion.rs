@@ -1,5 +1,7 @@
 //! Parameter expansion: variables that the text sets to constants, and `$IFS`.
 
+use std::ops::Range;
+
 use super::super::chunk::OffsetMap;
 use super::event::{CommandEvent, CommandId, CommandSink, WordTraits};
 use super::ids::CommandIds;
@@ -7,7 +9,8 @@ use super::lexer::LexContext;
 use super::list::ListReader;
 use super::path::resolve_directory;
 use super::script::ScriptReader;
-use super::{ReadContext, ReaderState};
+use super::word::InputByte;
+use super::{ReadContext, ReaderState, ShellSyntax};
 
 /// The longest value of a variable that is remembered, in bytes.
 const VALUE: usize = 256;
@@ -198,6 +201,74 @@ impl ScriptReader {
             self.end_word(cx);
             self.push_value(word, span, cx);
         }
+    }
+
+    /// Replaces the substitution that ends with `byte` by the text that it writes, if all of it is known. Returns false if
+    /// the substitution remains as written.
+    pub(super) fn push_output<S: CommandSink>(
+        &mut self,
+        mut ended: ListReader,
+        byte: InputByte,
+        cx: &mut ReadContext<'_, S>,
+    ) -> bool {
+        let mut output = ended.take_output();
+        let opening = ended.opening;
+        let splits = self.context() == LexContext::Commands && !self.list().in_assignment();
+        let is_posix = self.syntax == ShellSyntax::Posix;
+        let list = self.list();
+        if opening.is_process {
+            list.word.written = (output.text.len() > 0).then(|| Box::new(output.text));
+            return false;
+        }
+        let bytes = output.text.bytes();
+        let lines = bytes.iter().rev().take_while(|&&byte| byte == b'\n');
+        let length = bytes.len() - lines.count();
+        output.text.truncate(length);
+        let is_known = length > 0 && !output.has_gaps && !list.word.traits.truncated();
+        if !is_known || list.discards() || !is_posix {
+            return false;
+        }
+        list.word.truncate(opening.at);
+        list.word.traits = opening.traits;
+        list.word.end_literal();
+        list.word.traits.insert(WordTraits::CONSTANT);
+        for chunk in output.text.chunks(0) {
+            let mut from = 0;
+            while from < chunk.bytes.len() {
+                let is_blank = |byte: &u8| splits && matches!(byte, b' ' | b'\t' | b'\n');
+                let run = chunk.bytes[from..].iter().position(is_blank);
+                let to = run.map_or(chunk.bytes.len(), |run| from + run);
+                if to > from {
+                    let run = chunk.slice(from..to);
+                    let source = chunk.start(from)..chunk.end(to - 1);
+                    self.push_constant(run.bytes, run.offsets, source, cx);
+                }
+                let word = &self.list().word;
+                if to < chunk.bytes.len() && (word.text.len() > 0 || word.traits.quoted()) {
+                    self.end_word(cx);
+                }
+                from = to + 1;
+            }
+        }
+        let word = &mut self.list().word;
+        if word.begun {
+            word.span.end = word.span.end.max(byte.end);
+        }
+        true
+    }
+
+    /// Appends a part of a constant value to the current word.
+    fn push_constant<S: CommandSink>(
+        &mut self,
+        bytes: &[u8],
+        offsets: OffsetMap,
+        source: Range<u64>,
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let word = &mut self.list().word;
+        word.end_literal();
+        word.traits.insert(WordTraits::CONSTANT);
+        self.push_text(bytes, offsets, source, cx);
     }
 
     fn push_value<S: CommandSink>(

@@ -179,6 +179,7 @@ impl CommandLayer {
         let reads = matches!(self.input, LayerInput::Stdin | LayerInput::ExplicitStdin);
         match self.action {
             ProgramAction::Shell if reads => Some("sh"),
+            ProgramAction::Source if self.input == LayerInput::ExplicitStdin => Some("sh"),
             ProgramAction::Joined { .. }
                 if reads
                     && self.operands == 0
@@ -207,6 +208,14 @@ impl CommandLayer {
             StdinShell::Never => false,
             StdinShell::WithFlag(_) => self.input == LayerInput::ExplicitStdin,
             StdinShell::Always => true,
+        }
+    }
+
+    /// Returns the language of the code that the program runs.
+    fn language(&self) -> &'static str {
+        match self.action {
+            ProgramAction::Shell => "sh",
+            _ => self.spec.map_or("", |spec| spec.language),
         }
     }
 
@@ -557,14 +566,22 @@ impl SimpleReader {
             }
             ProgramAction::Source => {
                 outputs_are_code(layer.id, word, cx);
-                if layer.operands == 0 {
+                let is_first = layer.operands == 0;
+                if is_first && is_stdin(word.bytes()) {
+                    layer.input = LayerInput::ExplicitStdin;
+                } else if is_first {
                     layer.runs_file(word, cx);
                 }
                 layer.operand(word, cx);
+                let id = layer.id;
+                if is_first {
+                    self.run_written(word, id, "sh", place, cx);
+                }
             }
             ProgramAction::Echo => {
                 layer.operand(word, cx);
                 self.written.push(word.text);
+                self.written.has_gaps |= word.traits.expanded() || word.traits.truncated();
             }
             ProgramAction::ChangeDirectory { .. } => {
                 if let Some(path) = constant_directory(word, place.0)
@@ -607,15 +624,31 @@ impl SimpleReader {
                 layer.input = LayerInput::Other;
                 self.read_value(word, OptionKind::Script, place, cx);
             }
-            LayerInput::Stdin if matches!(word.bytes(), b"-" | b"/dev/stdin" | b"/dev/fd/0") => {
+            LayerInput::Stdin if word.bytes() == b"-" || is_stdin(word.bytes()) => {
                 layer.input = LayerInput::ExplicitStdin;
             }
             LayerInput::Stdin => {
                 layer.input = LayerInput::Other;
                 outputs_are_code(layer.id, word, cx);
                 layer.runs_file(word, cx);
+                let (id, language) = (layer.id, layer.language());
+                self.run_written(word, id, language, place, cx);
             }
             _ => {}
+        }
+    }
+
+    /// Reads the text that the process substitution of the word writes as code.
+    fn run_written<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        command: CommandId,
+        language: &'static str,
+        place: (ShellSyntax, usize),
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        if let Some(text) = word.written {
+            self.run_stdin(text, command, language, place, cx);
         }
     }
 
@@ -708,12 +741,30 @@ impl SimpleReader {
         layer.is_some_and(|layer| layer.action == ProgramAction::Echo)
     }
 
+    /// Returns true if the command writes nothing to its standard output: `cd`, `export`, `set`.
+    pub(super) fn is_silent(&self) -> bool {
+        let layer = self.layers.last();
+        layer.is_some_and(|layer| {
+            let is_setting = layer.spec.is_some_and(|spec| spec.names.contains(&"set"));
+            is_setting
+                || matches!(
+                    layer.action,
+                    ProgramAction::Assignments | ProgramAction::ChangeDirectory { to_home: true }
+                )
+        })
+    }
+
     /// Marks the operands as those of `printf`, if it is the program.
     pub(super) fn mark_format(&mut self) {
         let layer = self.layers.last();
         let spec = layer.and_then(|layer| layer.spec);
         self.written.is_format = spec.is_some_and(|spec| spec.names == ["printf"]);
     }
+}
+
+/// Returns true if the word names the standard input as a file.
+fn is_stdin(word: &[u8]) -> bool {
+    matches!(word, b"/dev/stdin" | b"/dev/fd/0" | b"/proc/self/fd/0")
 }
 
 /// Returns the operand of `cd`, normalized, if it is constant.

@@ -10,7 +10,7 @@ use super::super::chunk::OffsetMap;
 use super::super::shell::word::{AnsiEscape, EscapeStep};
 use super::event::CommandSink;
 use super::expansion::is_name_byte;
-use super::list::{ListReader, ListScope};
+use super::list::{ListReader, ListScope, Opening};
 use super::script::ScriptReader;
 use super::word::{InputByte, assignment};
 use super::{ReadContext, ShellSyntax};
@@ -558,13 +558,20 @@ impl ScriptReader {
         backquotes: bool,
         cx: &mut ReadContext<'_, S>,
     ) {
-        self.list().word.mark_expanded();
+        let word = &mut self.list().word;
+        let opening = Opening {
+            at: word.text.len(),
+            traits: word.traits,
+            is_process: false,
+        };
+        word.mark_expanded();
         self.push_token(cx);
         if !self.enter(LexContext::Commands, cx) {
             self.skipped = u32::from(!backquotes);
             return;
         }
-        let list = self.list().substitution(backquotes, cx);
+        let mut list = self.list().substitution(backquotes, cx);
+        list.opening = opening;
         self.lists.push(list);
     }
 
@@ -588,8 +595,7 @@ impl ScriptReader {
     }
 
     fn close_backquotes<S: CommandSink>(&mut self, byte: InputByte, cx: &mut ReadContext<'_, S>) {
-        self.leave_list(cx);
-        self.push_byte(InputByte { byte: b')', ..byte }, cx);
+        self.close_list(InputByte { byte: b')', ..byte }, cx);
     }
 
     pub(super) fn close_list<S: CommandSink>(
@@ -597,24 +603,27 @@ impl ScriptReader {
         byte: InputByte,
         cx: &mut ReadContext<'_, S>,
     ) {
-        self.leave_list(cx);
-        self.push_byte(byte, cx);
+        let list = self.leave_list(cx);
+        if !self.push_output(list, byte, cx) {
+            self.push_byte(byte, cx);
+        }
     }
 
-    /// Ends the innermost list and everything that is open in it.
-    pub(super) fn leave_list<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
+    /// Ends the innermost list and everything that is open in it. Returns the list.
+    pub(super) fn leave_list<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) -> ListReader {
         while self.context() != LexContext::Commands {
             self.contexts.pop();
         }
         self.end_word(cx);
         self.end_command(cx);
-        self.end_list();
+        self.end_list(cx);
         self.contexts.pop();
-        let list = self.lists.pop().unwrap_or_default();
-        if let Some(values) = list.saved {
+        let mut list = self.lists.pop().unwrap_or_default();
+        if let Some(values) = list.saved.take() {
             cx.state.restore(values);
         }
         self.list().word.add_substitutions(&list.outputs);
+        list
     }
 
     pub(super) fn in_backquotes(&self) -> bool {
@@ -772,6 +781,9 @@ impl ScriptReader {
             let start = self.token_start;
             self.list().word.begin(start..byte.end);
             self.open_list(false, cx);
+            if self.skipped == 0 {
+                self.list().opening.is_process = true;
+            }
             // The command inside `>( … )` reads the output of the one around it.
             if operator == ">" && self.skipped == 0 {
                 self.list().pipe_from_parent();
@@ -857,7 +869,7 @@ impl ScriptReader {
             return;
         }
         self.end_pipeline(cx);
-        if let Some(values) = self.list().close_subshell() {
+        if let Some(values) = self.list().close_subshell(cx.state.limits.word) {
             cx.state.restore(values);
             return;
         }
@@ -893,7 +905,7 @@ impl ScriptReader {
     /// Ends the command and the pipeline.
     pub(super) fn end_pipeline<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
         self.end_command(cx);
-        self.list().end_pipeline();
+        self.list().end_pipeline(cx.state.limits.word);
     }
 
     /// Returns a list for the body of a here-document, whose text is dropped.

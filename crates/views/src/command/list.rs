@@ -8,11 +8,14 @@
 //! 3. The end of a pipeline adds `ended` to the `outputs` of the innermost compound command, or of the list.
 //! 4. When a compound command has ended, its `outputs` are `ended`: it is an element like a simple command.
 
-use super::echo::WrittenText;
-use super::event::{CommandEvent, CommandId, CommandSink, ParentCommand, ParentRelation};
+use super::echo::{KnownOutput, WrittenText};
+use super::event::{
+    CommandEvent, CommandId, CommandSink, ParentCommand, ParentRelation, WordTraits,
+};
 use super::expansion::ConstantValues;
 use super::ids::{CommandIds, StdinCode};
 use super::simple::SimpleReader;
+use super::text::MappedText;
 use super::word::{InputByte, ReadWord, WordBuffer, assignment};
 use super::{ReadContext, ShellSyntax};
 
@@ -33,6 +36,12 @@ pub(super) struct ListReader {
     pub(super) outputs: CommandIds,
     /// The text that the preceding element of the pipeline writes, if it is known.
     pub(super) piped: WrittenText,
+    /// True if that element may write a text that is not known.
+    pub(super) pipes_unknown: bool,
+    /// The text that the list writes, if it is a substitution.
+    written: KnownOutput,
+    /// The place of the substitution that the list is.
+    pub(super) opening: Opening,
     pub(super) word: WordBuffer,
     pub(super) command: SimpleReader,
     compounds: Vec<CompoundCommand>,
@@ -58,6 +67,16 @@ pub(super) struct ListReader {
     pub(super) expansion_start: u64,
     /// The values of variables before the substitution that the list is.
     pub(super) saved: Option<ConstantValues>,
+}
+
+/// The place of a substitution in its word.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Opening {
+    /// The length of the text and the traits of the word before it.
+    pub(super) at: usize,
+    pub(super) traits: WordTraits,
+    /// True if the word is the name of a file with its output: `<( … )`.
+    pub(super) is_process: bool,
 }
 
 /// The position of the next word in the grammar of compound commands.
@@ -106,6 +125,8 @@ struct CompoundCommand {
     stdin_code: StdinCode,
     /// True if the compound command reads the output of the element before it.
     in_pipe: bool,
+    /// The text that the commands inside write.
+    written: KnownOutput,
 }
 
 /// A compound command that has ended, while redirections may follow it.
@@ -223,7 +244,16 @@ impl ListReader {
     }
 
     /// Ends the pipeline.
-    pub(super) fn end_pipeline(&mut self) {
+    pub(super) fn end_pipeline(&mut self, most: usize) {
+        if self.keeps_output() && (self.piped.is_known || self.pipes_unknown) {
+            let has_gaps = self.pipes_unknown || self.piped.has_gaps;
+            let text = match self.piped.is_known {
+                true => self.piped.output(),
+                false => MappedText::default(),
+            };
+            self.append_output(&text, has_gaps, most);
+        }
+        self.pipes_unknown = false;
         let ended = std::mem::take(&mut self.ended);
         let (stdin, outputs) = match self.compounds.last_mut() {
             Some(compound) => (compound.stdin, &mut compound.outputs),
@@ -234,6 +264,36 @@ impl ListReader {
         self.piped.is_known = false;
         self.in_pipe = false;
         self.closed = None;
+    }
+
+    /// Returns true if the text that the commands write may become a part of the text that is read.
+    pub(super) fn keeps_output(&self) -> bool {
+        let is_substitution =
+            |parent: ParentCommand| parent.relation == ParentRelation::Substitution;
+        !self.compounds.is_empty() || self.parent.is_some_and(is_substitution)
+    }
+
+    /// Returns true if the output of the command is that of the list or of the innermost compound command.
+    pub(super) fn writes_output_of(&self, command: CommandId) -> bool {
+        let outputs = match self.compounds.last() {
+            Some(compound) => &compound.outputs,
+            None => &self.outputs,
+        };
+        self.keeps_output() && outputs.contains(&command)
+    }
+
+    /// Appends to the text that the list or the innermost compound command writes.
+    pub(super) fn append_output(&mut self, text: &MappedText, has_gaps: bool, most: usize) {
+        let written = match self.compounds.last_mut() {
+            Some(compound) => &mut compound.written,
+            None => &mut self.written,
+        };
+        written.append(text, has_gaps, most);
+    }
+
+    /// Takes the text that the list has written.
+    pub(super) fn take_output(&mut self) -> KnownOutput {
+        std::mem::take(&mut self.written)
     }
 
     /// Records the command that has ended, if it runs the standard input of the list or of an open compound command.
@@ -308,14 +368,15 @@ impl ListReader {
                 readers: CommandIds::default(),
                 stdin_code: None,
                 in_pipe: std::mem::take(&mut self.in_pipe),
+                written: KnownOutput::default(),
             });
         }
     }
 
     /// Ends the innermost compound command. Returns the values of variables before it, or `None` if it is of another kind.
-    fn close(&mut self, kind: CompoundKind) -> Option<ConstantValues> {
+    fn close(&mut self, kind: CompoundKind, most: usize) -> Option<ConstantValues> {
         self.compounds.last().filter(|it| it.kind == kind)?;
-        self.end_pipeline();
+        self.end_pipeline(most);
         let compound = self.compounds.pop()?;
         // A redirection or a `|` may follow, as after a simple command.
         self.ended = compound.outputs;
@@ -333,6 +394,10 @@ impl ListReader {
             readers: compound.readers,
             stdin_code: compound.stdin_code,
         });
+        self.pipes_unknown = compound.written.has_gaps;
+        if compound.written.text.len() > 0 {
+            self.piped.set_raw(&compound.written);
+        }
         Some(compound.saved)
     }
 
@@ -346,8 +411,8 @@ impl ListReader {
     }
 
     /// Ends the subshell. Returns the values of variables before it, or `None` if none is open.
-    pub(super) fn close_subshell(&mut self) -> Option<ConstantValues> {
-        self.close(CompoundKind::Subshell)
+    pub(super) fn close_subshell(&mut self, most: usize) -> Option<ConstantValues> {
+        self.close(CompoundKind::Subshell, most)
     }
 
     /// Ends the patterns of an item of `case`. Returns false if no pattern is read.
@@ -471,9 +536,10 @@ impl ListReader {
         cx: &mut ReadContext<'_, S>,
     ) -> bool {
         let text = word.bytes();
+        let most = cx.state.limits.word;
         match self.position {
             WordPosition::Command => {
-                return literal && !self.command.has_words() && self.read_keyword(text);
+                return literal && !self.command.has_words() && self.read_keyword(text, most);
             }
             WordPosition::Conditional => {
                 let ends = literal && text == b"]]";
@@ -504,7 +570,7 @@ impl ListReader {
             WordPosition::Patterns => {
                 if literal && text == b"esac" {
                     self.position = WordPosition::Command;
-                    self.close(CompoundKind::Case);
+                    self.close(CompoundKind::Case, most);
                 }
             }
             WordPosition::Function => self.position = WordPosition::Command,
@@ -512,7 +578,7 @@ impl ListReader {
         true
     }
 
-    fn read_keyword(&mut self, text: &[u8]) -> bool {
+    fn read_keyword(&mut self, text: &[u8], most: usize) -> bool {
         match text {
             b"if" | b"while" | b"until" => self.open(CompoundKind::Keyword),
             b"for" | b"select" => {
@@ -525,13 +591,13 @@ impl ListReader {
             }
             b"{" => self.open(CompoundKind::Group),
             b"}" => {
-                self.close(CompoundKind::Group);
+                self.close(CompoundKind::Group, most);
             }
             b"fi" | b"done" => {
-                self.close(CompoundKind::Keyword);
+                self.close(CompoundKind::Keyword, most);
             }
             b"esac" => {
-                self.close(CompoundKind::Case);
+                self.close(CompoundKind::Case, most);
             }
             b"function" => self.position = WordPosition::Function,
             b"then" | b"elif" | b"else" | b"do" | b"!" | b"coproc" | b"always" => {}
@@ -554,9 +620,11 @@ impl ShellSyntax {
 
 impl ListReader {
     /// Closes the compound commands that are open at the end of the list.
-    pub(super) fn end_compounds(&mut self) {
+    pub(super) fn end_compounds(&mut self, most: usize) {
         for compound in self.compounds.drain(..) {
             self.outputs.extend(&compound.outputs);
+            let KnownOutput { text, has_gaps } = &compound.written;
+            self.written.append(text, *has_gaps, most);
         }
     }
 }

@@ -208,7 +208,7 @@ impl ScriptReader {
         }
         self.end_word(cx);
         self.end_command(cx);
-        self.end_list();
+        self.end_list(cx);
         self.contexts.truncate(1);
         self.heredocs.clear();
         (self.comment, self.skipped) = (false, 0);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::body::{HereConsumer, HereDocument};
 use super::braces::expand_braces;
-use super::echo::WrittenText;
+use super::echo::{KnownOutput, WrittenText};
 use super::event::{CommandEvent, CommandId, CommandSink, CommandWord, WordRole, WordTraits};
 use super::ids::{CommandIds, StdinCode};
 use super::layer::{CommandLayer, ScriptStreams, run_script};
@@ -28,6 +28,7 @@ pub(super) struct SimpleReader {
     /// The commands that write the standard input.
     pub(super) stdin: CommandIds,
     here_string: Option<MappedText>,
+    here_string_has_gaps: bool,
     /// The range of the part of the target of the first redirection.
     redirected: Option<Range<u64>>,
     /// True if the standard input is redirected to a file.
@@ -200,7 +201,7 @@ impl SimpleReader {
     }
 
     /// Reads a text that the command reads from its standard input as code.
-    fn run_stdin<S: CommandSink>(
+    pub(super) fn run_stdin<S: CommandSink>(
         &mut self,
         text: &MappedText,
         command: CommandId,
@@ -331,7 +332,10 @@ impl ScriptReader {
         list.command.reads_file |= operator == "<" && descriptor.is_none_or(|number| number == 0);
         list.connect_closed(command, operator, descriptor, cx);
         match operator {
-            "<<<" => list.command.here_string = Some(word.text.clone()),
+            "<<<" => {
+                list.command.here_string = Some(word.text.clone());
+                list.command.here_string_has_gaps = word.traits.expanded();
+            }
             "<<" | "<<-" if room => {
                 self.heredocs
                     .push(HereDocument::new(command, word, operator == "<<-"));
@@ -340,6 +344,9 @@ impl ScriptReader {
             "<" => {
                 // `bash < <(curl …)` runs the output of the substitution.
                 list.command.stdin.extend(&word.substitutions);
+                if let Some(text) = &word.written {
+                    list.command.here_string = Some((**text).clone());
+                }
                 for &from in &word.substitutions {
                     cx.emit(CommandEvent::Pipe { from, to: command });
                 }
@@ -358,9 +365,9 @@ impl ScriptReader {
         }
         let mut command = std::mem::take(&mut list.command);
         let (has_words, passes) = (command.has_words(), command.passes_stdin());
-        let is_echo = command.is_echo();
+        let (is_echo, is_silent) = (command.is_echo(), command.is_silent());
         command.mark_format();
-        let own = command.chain.len();
+        let own_commands = command.chain.len();
         let stdin_code = match command.id {
             Some(id) if !has_words => {
                 let code = list.closed_stdin_code();
@@ -381,12 +388,32 @@ impl ScriptReader {
         }
         list.record_stdin_code(stdin_code);
         list.end_element(&command.chain, has_words);
-        list.piped.is_known &= passes;
+        if has_words {
+            list.piped.is_known &= passes;
+        }
         if is_echo {
             std::mem::swap(&mut list.piped, &mut command.written);
             list.piped.is_known = true;
+        } else if let Some(text) = command.here_string.take().filter(|_| passes) {
+            let has_gaps = command.here_string_has_gaps;
+            list.piped.set_raw(&KnownOutput { text, has_gaps });
         }
-        self.assign_bodies(&command.chain[..own], &command.stdin, passes, stdin_code);
+        // The body of a here-document is appended to the output when it has been read.
+        let passes_body = passes
+            && self
+                .heredocs
+                .iter()
+                .any(|it| command.chain[..own_commands].contains(&it.command));
+        let list = self.lists.last_mut().expect("the outermost list stays");
+        if has_words {
+            list.pipes_unknown = !list.piped.is_known && !is_silent && !passes_body;
+        }
+        self.assign_bodies(
+            &command.chain[..own_commands],
+            &command.stdin,
+            passes,
+            stdin_code,
+        );
         command.clear();
         self.list().command = command;
     }
@@ -416,9 +443,10 @@ impl ScriptReader {
     }
 
     /// Ends the list.
-    pub(super) fn end_list(&mut self) {
-        self.list().end_pipeline();
-        self.list().end_compounds();
+    pub(super) fn end_list<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
+        let most = cx.state.limits.word;
+        self.list().end_pipeline(most);
+        self.list().end_compounds(most);
     }
 }
 
@@ -473,6 +501,7 @@ impl WordBuffer {
             end: self.span.end,
             traits,
             substitutions: &self.substitutions,
+            written: self.written.as_deref(),
         }
     }
 }

@@ -249,6 +249,16 @@ const FRAGMENTS: &[&str] = &[
     "powershell -Command ",
     "cmd /c ",
     "trap 'x' EXIT",
+    "`echo 'a b",
+    "$(echo ",
+    "eval \"$(cat <<E\n",
+    "<(echo ",
+    "} | sh; ",
+    "cat <<< ",
+    "x=$(printf ",
+    " > f; ",
+    "coproc ",
+    "for ((;;)) ",
     "b='$a$a'; ",
     "$b",
     "%s",
@@ -332,6 +342,8 @@ fn the_output_and_the_time_are_bounded_by_the_input() {
         "sh -c \"".repeat(100),
         "sudo ".repeat(5000),
         "cat <<A; ".repeat(1000),
+        "$(echo a ".repeat(48) + &"x ".repeat(20_000) + &")".repeat(48),
+        "{ ".repeat(60) + &"echo a; ".repeat(10_000) + &"} | sh; ".repeat(60),
     ];
     for text in hostile {
         let (entries, counters) = events([text.as_bytes()], CommandLimits::default(), false);

@@ -70,6 +70,20 @@ impl MappedText {
         part
     }
 
+    /// Returns the range of the part from the start of the first byte to the end of the last one.
+    pub(super) fn source(&self) -> Range<u64> {
+        let (Some(first), Some(&(from, offsets))) = (self.chunks(0).next(), self.runs.last())
+        else {
+            return 0..0;
+        };
+        let last = Chunk {
+            bytes: &self.bytes[from..],
+            offsets,
+            decided: 0,
+        };
+        first.start(0)..last.end(last.bytes.len() - 1)
+    }
+
     /// Removes the bytes from `len` on.
     pub(super) fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);

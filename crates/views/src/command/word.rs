@@ -47,6 +47,8 @@ pub(super) struct WordBuffer {
     pub(super) braces: Vec<usize>,
     /// The commands whose output the word contains.
     pub(super) substitutions: Vec<CommandId>,
+    /// The text that the process substitution of the word writes, as far as it is known.
+    pub(super) written: Option<Box<MappedText>>,
 }
 
 impl WordBuffer {
@@ -150,6 +152,8 @@ pub(super) struct ReadWord<'a> {
     pub(super) end: u64,
     pub(super) traits: WordTraits,
     pub(super) substitutions: &'a [CommandId],
+    /// The text that the process substitution of the word writes, as far as it is known.
+    pub(super) written: Option<&'a MappedText>,
 }
 
 impl<'a> ReadWord<'a> {
