@@ -10,7 +10,8 @@
 //!
 //! - **wrapped**: the words after a program that runs them, such as `sudo`, `env`, `xargs` or `find -exec`;
 //! - **script**: the text that a program runs as shell code: `sh -c`, `eval`, `ssh host …`, `trap`, here-documents and
-//!   here-strings of a shell, and constant output that a shell reads from a pipe or a process substitution;
+//!   here-strings of a shell, constant output that a shell reads from a pipe or a process substitution, and constant text that
+//!   the same text has written to the file;
 //! - **substitution**: `$( … )`, backquotes, `<( … )` and `>( … )`, also in double quotes and here-documents.
 //!
 //! The code that other interpreters run (`python -c`, `node -e`, a here-document of `psql`) is reported as
@@ -79,6 +80,7 @@ mod program;
 mod programs;
 mod script;
 mod simple;
+mod stored;
 mod text;
 mod trace;
 mod view;
@@ -96,6 +98,7 @@ pub use view::CommandView;
 use super::chunk::{Chunk, DecidedOffset};
 use expansion::Constants;
 use script::ScriptReader;
+use stored::StoredFiles;
 
 /// The limits on nesting and buffering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,6 +194,7 @@ struct ReaderState {
     at: u64,
     last_id: u64,
     constants: Constants,
+    stored: StoredFiles,
 }
 
 /// The shared state and the sink, as they are passed through the reader.

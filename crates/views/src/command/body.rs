@@ -4,6 +4,7 @@ use super::super::chunk::Chunk;
 use super::event::{CommandEvent, CommandId, CommandSink};
 use super::lexer::LexContext;
 use super::script::ScriptReader;
+use super::stored::OutputFile;
 use super::text::MappedText;
 use super::word::{InputByte, WordBuffer};
 use super::{ReadContext, ShellSyntax};
@@ -24,6 +25,10 @@ pub(super) struct HereDocument {
     held: MappedText,
     /// The text of the body, if the command writes it to its standard output and the text is needed.
     copy: Option<Box<BodyCopy>>,
+    /// The file that the command, or one that gets its output, writes the body to.
+    pub(super) file: Option<OutputFile>,
+    /// True if the body is not part of the output of the list.
+    pub(super) is_redirected: bool,
     /// The number of lists that were open before the body.
     lists: usize,
     script: Option<Box<ScriptReader>>,
@@ -92,6 +97,8 @@ impl HereDocument {
             line_begins: true,
             held: MappedText::default(),
             copy: None,
+            file: None,
+            is_redirected: false,
             lists: 0,
             script: None,
             inner: None,
@@ -146,8 +153,11 @@ impl ScriptReader {
                 let script = ScriptReader::nested(ShellSyntax::Posix, self.level + 1, command, &[]);
                 body.script = Some(Box::new(script));
             }
-            HereConsumer::Passed if self.list().writes_output_of(body.command) => {
-                body.copy = Some(Box::default());
+            HereConsumer::Passed => {
+                body.is_redirected |= !self.list().writes_output_of(body.command);
+                if body.file.is_some() || !body.is_redirected {
+                    body.copy = Some(Box::default());
+                }
             }
             _ => {}
         }
@@ -254,11 +264,14 @@ impl ScriptReader {
             }
             (None, _) => {}
         }
-        if let Some(copy) = body.copy.take()
-            && self.lists.len() == body.lists
-        {
+        if let Some(copy) = body.copy.take() {
             let most = cx.state.limits.word;
-            self.list().append_output(&copy.text, copy.has_gaps, most);
+            if !body.is_redirected && self.lists.len() == body.lists {
+                self.list().append_output(&copy.text, copy.has_gaps, most);
+            }
+            if let Some(file) = &body.file {
+                cx.state.stored.write(file, Some(copy.text), most);
+            }
         }
         self.begin_body(cx);
     }

@@ -219,6 +219,11 @@ impl CommandLayer {
         }
     }
 
+    /// Returns true if the operands are files that the standard input is written to.
+    pub(super) fn is_tee(&self) -> bool {
+        self.spec.is_some_and(|spec| spec.names == ["tee"])
+    }
+
     /// Ends the command. Returns the commands of its script that read and write the standard streams.
     pub(super) fn finish<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) -> ScriptStreams {
         let Some(mut script) = self.script.take() else {
@@ -465,7 +470,7 @@ impl SimpleReader {
         }
         if layer.next == NextArgument::Command {
             layer.next = NextArgument::Operand;
-            return self.begin_wrapped(word, true, place.0, cx);
+            return self.begin_wrapped(word, true, place, cx);
         }
         if let Some((flag, kind)) = layer.awaiting.take() {
             layer.emit(
@@ -545,7 +550,7 @@ impl SimpleReader {
                 }
             }
             ProgramAction::Words { operands } if layer.operands >= operands && !inert => {
-                self.begin_wrapped(word, false, place.0, cx);
+                self.begin_wrapped(word, false, place, cx);
             }
             ProgramAction::Joined { operands } if layer.operands >= operands && !inert => {
                 let stdin = self.stdin;
@@ -591,7 +596,13 @@ impl SimpleReader {
                 }
                 layer.operand(word, cx);
             }
-            _ => layer.operand(word, cx),
+            _ => {
+                let first = layer.operands == 0;
+                layer.operand(word, cx);
+                if first && layer.is_tee() {
+                    self.write_to(word);
+                }
+            }
         }
     }
 
@@ -638,7 +649,8 @@ impl SimpleReader {
         }
     }
 
-    /// Reads the text that the process substitution of the word writes as code.
+    /// Reads the text of the file that the word names as code, if it is known: a process substitution, or a file that the
+    /// same text has written.
     fn run_written<S: CommandSink>(
         &mut self,
         word: &ReadWord<'_>,
@@ -648,8 +660,43 @@ impl SimpleReader {
         cx: &mut ReadContext<'_, S>,
     ) {
         if let Some(text) = word.written {
-            self.run_stdin(text, command, language, place, cx);
+            return self.run_stdin(text, command, language, place, cx);
         }
+        if let Some(text) = take_stored(word, cx) {
+            self.run_stored(&text, command, language, place, cx);
+        }
+    }
+
+    /// Reads the text of the program as code, if the same text has written the file.
+    pub(super) fn run_program_file<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        command: CommandId,
+        place: (ShellSyntax, usize),
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        if word.bytes().contains(&b'/')
+            && let Some(text) = take_stored(word, cx)
+        {
+            let language = script_language(text.bytes());
+            self.run_stored(&text, command, language, place, cx);
+        }
+    }
+
+    fn run_stored<S: CommandSink>(
+        &mut self,
+        text: &MappedText,
+        command: CommandId,
+        language: &'static str,
+        (_, level): (ShellSyntax, usize),
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        if language != "sh" {
+            return emit_code(text, command, language, cx);
+        }
+        let place = (ShellSyntax::Posix, level);
+        let streams = run_script(text, place, command, &self.stdin, cx);
+        self.add_streams(streams);
     }
 
     /// Begins the command that the words from here on are.
@@ -657,7 +704,7 @@ impl SimpleReader {
         &mut self,
         word: &ReadWord<'_>,
         is_terminated: bool,
-        syntax: ShellSyntax,
+        place: (ShellSyntax, usize),
         cx: &mut ReadContext<'_, S>,
     ) {
         let Some(layer) = self.layers.last_mut() else {
@@ -681,9 +728,10 @@ impl SimpleReader {
         }
         self.chain.push(command);
         layer.has_command = true;
-        let mut layer = CommandLayer::begin(command, word, syntax, cx);
+        let mut layer = CommandLayer::begin(command, word, place.0, cx);
         layer.is_terminated = is_terminated;
         self.layers.push(layer);
+        self.run_program_file(word, command, place, cx);
     }
 
     /// Reads the value of an option as the kind of the option demands.
@@ -759,6 +807,35 @@ impl SimpleReader {
         let layer = self.layers.last();
         let spec = layer.and_then(|layer| layer.spec);
         self.written.is_format = spec.is_some_and(|spec| spec.names == ["printf"]);
+    }
+}
+
+/// Takes the text of the file that the word names, if the same text has written it.
+fn take_stored<S: CommandSink>(
+    word: &ReadWord<'_>,
+    cx: &mut ReadContext<'_, S>,
+) -> Option<MappedText> {
+    if cx.state.stored.is_empty() {
+        return None;
+    }
+    let path = normalize_path(word.bytes(), word.traits);
+    cx.state.stored.take(&path)
+}
+
+/// Returns the language of a script by its first line: `"sh"` without an interpreter.
+fn script_language(text: &[u8]) -> &'static str {
+    let line = text.split(|&byte| byte == b'\n').next().unwrap_or(text);
+    let Some(line) = line.strip_prefix(b"#!") else {
+        return "sh";
+    };
+    let words = line.split(u8::is_ascii_whitespace);
+    let mut names = words.map(|word| base_name(word, ShellSyntax::Posix));
+    let interpreter = names.find(|name| !matches!(*name, b"" | b"env" | b"-S"));
+    let spec = interpreter.and_then(program_spec);
+    match spec.map(|spec| (spec.action, spec.language)) {
+        Some((ProgramAction::Shell, _)) | None => "sh",
+        Some((_, "")) => "sh",
+        Some((_, language)) => language,
     }
 }
 

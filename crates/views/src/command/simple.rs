@@ -9,7 +9,9 @@ use super::event::{CommandEvent, CommandId, CommandSink, CommandWord, WordRole, 
 use super::ids::{CommandIds, StdinCode};
 use super::layer::{CommandLayer, ScriptStreams, run_script};
 use super::list::ListReader;
+use super::path::normalize_path;
 use super::script::ScriptReader;
+use super::stored::OutputFile;
 use super::text::MappedText;
 use super::word::{ReadWord, WordBuffer, assignment};
 use super::{ReadContext, ShellSyntax};
@@ -29,6 +31,10 @@ pub(super) struct SimpleReader {
     pub(super) stdin: CommandIds,
     here_string: Option<MappedText>,
     here_string_has_gaps: bool,
+    /// The file that the standard output is written to, if its path is constant.
+    pub(super) output_file: OutputFile,
+    /// True if the standard output is redirected.
+    redirects_output: bool,
     /// The range of the part of the target of the first redirection.
     redirected: Option<Range<u64>>,
     /// True if the standard input is redirected to a file.
@@ -72,8 +78,10 @@ impl SimpleReader {
             written,
             shadowed,
             exported,
+            output_file,
             ..
         } = self;
+        output_file.clear();
         layers.clear();
         chain.clear();
         written.clear();
@@ -85,6 +93,7 @@ impl SimpleReader {
             written: std::mem::take(written),
             shadowed: std::mem::take(shadowed),
             exported: std::mem::take(exported),
+            output_file: std::mem::take(output_file),
             ..SimpleReader::default()
         };
     }
@@ -118,6 +127,7 @@ impl SimpleReader {
             let layer = CommandLayer::begin(id, word, place.0, cx);
             self.windows = layer.is_windows();
             self.layers.push(layer);
+            self.run_program_file(word, id, place, cx);
             return;
         }
         self.read_argument(word, place, cx);
@@ -192,6 +202,29 @@ impl SimpleReader {
     fn redirects_shell(&self) -> bool {
         let is_exec = |layer: &CommandLayer| layer.spec.is_some_and(|spec| spec.names == ["exec"]);
         self.reads_file && self.layers.len() == 1 && is_exec(&self.layers[0])
+    }
+
+    /// Redirects the standard output to the file that the word names, or to another descriptor.
+    fn redirect_output(&mut self, word: &ReadWord<'_>, appends: bool) {
+        self.redirects_output = true;
+        // The file of `tee` gets the text that matters, whatever becomes of its output.
+        if !self.output_file.path.is_empty() && self.layers.last().is_some_and(CommandLayer::is_tee)
+        {
+            return;
+        }
+        self.write_to(word);
+        self.output_file.appends = appends;
+    }
+
+    /// Records the file that the output is written to.
+    pub(super) fn write_to(&mut self, word: &ReadWord<'_>) {
+        self.output_file.clear();
+        let path = normalize_path(word.bytes(), word.traits);
+        let is_constant =
+            !word.traits.expanded() || path.starts_with(b"~") && !path.contains(&b'$');
+        if is_constant && !word.traits.truncated() {
+            self.output_file.path.extend_from_slice(&path);
+        }
     }
 
     /// Records the commands of a script that the command has run.
@@ -331,6 +364,10 @@ impl ScriptReader {
         list.command.redirected.get_or_insert(word.span.clone());
         list.command.reads_file |= operator == "<" && descriptor.is_none_or(|number| number == 0);
         list.connect_closed(command, operator, descriptor, cx);
+        if operator.contains('>') && descriptor.is_none_or(|number| number == 1) {
+            list.command
+                .redirect_output(&complete, operator.ends_with(">>"));
+        }
         match operator {
             "<<<" => {
                 list.command.here_string = Some(word.text.clone());
@@ -398,42 +435,61 @@ impl ScriptReader {
             let has_gaps = command.here_string_has_gaps;
             list.piped.set_raw(&KnownOutput { text, has_gaps });
         }
-        // The body of a here-document is appended to the output when it has been read.
-        let passes_body = passes
-            && self
-                .heredocs
-                .iter()
-                .any(|it| command.chain[..own_commands].contains(&it.command));
-        let list = self.lists.last_mut().expect("the outermost list stays");
+        self.assign_bodies(&command, own_commands, passes, stdin_code);
+        self.end_output(&command, own_commands, (has_words, passes, is_silent), cx);
+        command.clear();
+        self.list().command = command;
+    }
+
+    /// Records the output of a command that has ended: the text for the next element of the pipeline, or for its file.
+    fn end_output<S: CommandSink>(
+        &mut self,
+        command: &SimpleReader,
+        own_commands: usize,
+        (has_words, passes, is_silent): (bool, bool, bool),
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let own = &command.chain[..own_commands];
+        // The body of a here-document is written when it has been read.
+        let passes_body = passes && self.heredocs.iter().any(|it| own.contains(&it.command));
+        let list = self.list();
+        if !command.output_file.path.is_empty() && !passes_body {
+            let text = list.piped.is_known.then(|| list.piped.output());
+            let most = cx.state.limits.word;
+            cx.state.stored.write(&command.output_file, text, most);
+        }
         if has_words {
             list.pipes_unknown = !list.piped.is_known && !is_silent && !passes_body;
         }
-        self.assign_bodies(
-            &command.chain[..own_commands],
-            &command.stdin,
-            passes,
-            stdin_code,
-        );
-        command.clear();
-        self.list().command = command;
+        if command.redirects_output {
+            list.piped.is_known = false;
+            list.pipes_unknown = false;
+        }
     }
 
     /// Determines the consumers of the here-documents of a command that has ended, and of the commands whose output it
     /// reads.
     fn assign_bodies(
         &mut self,
-        ids: &[CommandId],
-        stdin: &[CommandId],
+        command: &SimpleReader,
+        own_commands: usize,
         passes: bool,
         stdin_code: StdinCode,
     ) {
+        let ids = &command.chain[..own_commands];
         for heredoc in &mut self.heredocs {
             let owns = ids.contains(&heredoc.command);
             if owns && passes {
                 heredoc.consumer = HereConsumer::Passed;
             }
             let passed = heredoc.consumer == HereConsumer::Passed;
-            let reads = owns || passed && stdin.contains(&heredoc.command);
+            let reads = owns || passed && command.stdin.contains(&heredoc.command);
+            if reads && passes {
+                heredoc.is_redirected |= command.redirects_output;
+                if !command.output_file.path.is_empty() {
+                    heredoc.file = Some(command.output_file.clone());
+                }
+            }
             if let Some((command, language)) = stdin_code
                 && reads
             {
