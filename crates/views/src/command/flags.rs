@@ -66,6 +66,10 @@ impl CommandLayer {
     ) -> Option<FlagEffect> {
         let text = word.bytes();
         let style = self.spec.map_or(FlagStyle::Gnu, |spec| spec.style);
+        let is_env = self.spec.is_some_and(|spec| spec.names.contains(&"env"));
+        if is_env && text == b"-" && !self.flags_ended {
+            return Some(self.report(word, b"-i", None, cx));
+        }
         if self.flags_ended || text.len() < 2 || self.writes(text) {
             return None;
         }

@@ -219,6 +219,14 @@ impl CommandLayer {
         }
     }
 
+    pub(super) fn is_time(&self) -> bool {
+        self.spec.is_some_and(|spec| spec.names.contains(&"time"))
+    }
+
+    pub(super) fn has_no_operand(&self) -> bool {
+        self.operands == 0
+    }
+
     /// Returns true if the operands are files that the standard input is written to.
     pub(super) fn is_tee(&self) -> bool {
         self.spec.is_some_and(|spec| spec.names == ["tee"])
@@ -548,6 +556,10 @@ impl SimpleReader {
                     }
                     assign(layer.id, word, name, value, cx);
                 }
+            }
+            // `time ! a` negates the status of the pipeline.
+            ProgramAction::Words { .. } if layer.is_time() && word.bytes() == b"!" => {
+                layer.operand(word, cx);
             }
             ProgramAction::Words { operands } if layer.operands >= operands && !inert => {
                 self.begin_wrapped(word, false, place, cx);

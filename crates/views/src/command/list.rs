@@ -58,6 +58,8 @@ pub(super) struct ListReader {
     /// True in an array of words that is written as a text.
     pub(super) in_array: bool,
     drops_word: bool,
+    /// True if the next program may be the name of a coprocess.
+    pub(super) names_coprocess: bool,
     /// True if the next command reads the output of the preceding one.
     in_pipe: bool,
     /// The command of the list that runs the standard input of the list, and the language.
@@ -144,6 +146,8 @@ enum CompoundKind {
     Subshell,
     /// `if … fi`, `for … done`
     Keyword,
+    /// `for` and `select` before `do`. A `{` in its place makes it a group.
+    Loop,
     /// `case … esac`
     Case,
 }
@@ -222,6 +226,7 @@ impl ListReader {
         }
         self.ended.extend(chain);
         self.target = None;
+        self.names_coprocess = false;
         if has_words
             && !self.in_pipe
             && let Some(compound) = self.compounds.last_mut()
@@ -496,6 +501,11 @@ impl ListReader {
         drops
     }
 
+    /// Returns true if the current word is the delimiter of a here-document, in which nothing is expanded.
+    pub(super) fn reads_delimiter(&self) -> bool {
+        matches!(self.target, Some("<<" | "<<-"))
+    }
+
     pub(super) fn begin_target(&mut self, operator: &'static str) {
         self.target = Some(operator);
     }
@@ -515,6 +525,9 @@ impl ListReader {
             return None;
         }
         let word = std::mem::take(&mut self.word);
+        if self.drops_word && self.position == WordPosition::ForName {
+            self.position = WordPosition::Command;
+        }
         (!std::mem::take(&mut self.drops_word)).then_some(word)
     }
 
@@ -554,11 +567,11 @@ impl ListReader {
                 self.variable.1 = 0;
                 self.position = WordPosition::ForIn;
             }
+            WordPosition::ForIn if text == b"in" => self.position = WordPosition::ForValues,
             WordPosition::ForIn => {
-                self.position = match text {
-                    b"in" => WordPosition::ForValues,
-                    _ => WordPosition::Command,
-                };
+                self.position = WordPosition::Command;
+                // Without values `do` or `{` may follow the variable.
+                return !literal || self.read_keyword(text, most);
             }
             WordPosition::ForValues => {
                 let only = self.variable.1 == 0 && !word.traits.expanded() && !word.traits.glob();
@@ -578,17 +591,38 @@ impl ListReader {
         true
     }
 
+    /// Begins the body of `for`, if it is the innermost compound command and its body has not begun. Returns false if not.
+    fn turns_loop_into(&mut self, kind: CompoundKind) -> bool {
+        let innermost = self.compounds.last_mut();
+        let head = innermost.filter(|it| it.kind == CompoundKind::Loop);
+        head.map(|head| head.kind = kind).is_some()
+    }
+
+    /// Returns true if the word begins a compound command after `time`, or after the name of a coprocess. Both were read as
+    /// programs, because only the word after them shows that they are not.
+    pub(super) fn begins_compound(&mut self, word: &ReadWord<'_>) -> bool {
+        let is_first = self.command.is_first_argument();
+        let follows = is_first && (self.command.is_time() || self.command.names_coprocess);
+        let text = word.bytes();
+        follows
+            && matches!(
+                text,
+                b"{" | b"if" | b"while" | b"until" | b"for" | b"case" | b"select" | b"[["
+            )
+    }
+
     fn read_keyword(&mut self, text: &[u8], most: usize) -> bool {
         match text {
             b"if" | b"while" | b"until" => self.open(CompoundKind::Keyword),
             b"for" | b"select" => {
-                self.open(CompoundKind::Keyword);
+                self.open(CompoundKind::Loop);
                 self.position = WordPosition::ForName;
             }
             b"case" => {
                 self.open(CompoundKind::Case);
                 self.position = WordPosition::CaseWord;
             }
+            b"{" if self.turns_loop_into(CompoundKind::Group) => {}
             b"{" => self.open(CompoundKind::Group),
             b"}" => {
                 self.close(CompoundKind::Group, most);
@@ -600,7 +634,11 @@ impl ListReader {
                 self.close(CompoundKind::Case, most);
             }
             b"function" => self.position = WordPosition::Function,
-            b"then" | b"elif" | b"else" | b"do" | b"!" | b"coproc" | b"always" => {}
+            b"do" => {
+                self.turns_loop_into(CompoundKind::Keyword);
+            }
+            b"coproc" => self.names_coprocess = true,
+            b"then" | b"elif" | b"else" | b"!" | b"always" => {}
             b"[[" => {
                 self.position = WordPosition::Conditional;
                 return false;

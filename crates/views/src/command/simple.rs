@@ -35,6 +35,8 @@ pub(super) struct SimpleReader {
     pub(super) output_file: OutputFile,
     /// True if the standard output is redirected.
     redirects_output: bool,
+    /// True if the program may be the name of a coprocess.
+    pub(super) names_coprocess: bool,
     /// The range of the part of the target of the first redirection.
     redirected: Option<Range<u64>>,
     /// True if the standard input is redirected to a file.
@@ -227,6 +229,16 @@ impl SimpleReader {
         }
     }
 
+    /// Returns true if the program has been read and no operand after it.
+    pub(super) fn is_first_argument(&self) -> bool {
+        self.layers.len() == 1 && self.layers[0].has_no_operand()
+    }
+
+    /// Returns true if the program is `time`, which is a reserved word of bash.
+    pub(super) fn is_time(&self) -> bool {
+        self.layers[0].is_time()
+    }
+
     /// Records the commands of a script that the command has run.
     pub(super) fn add_streams(&mut self, streams: ScriptStreams) {
         self.chain.extend_from_slice(&streams.outputs);
@@ -327,6 +339,11 @@ impl ScriptReader {
         if list.read_reserved(&complete, is_literal, cx) {
             return;
         }
+        if is_literal && list.begins_compound(&complete) {
+            self.end_pipeline(cx);
+            self.list().read_reserved(&complete, is_literal, cx);
+            return;
+        }
         let command = list.begin(cx);
         if !list.command.has_words()
             && place.0 == ShellSyntax::Posix
@@ -340,6 +357,8 @@ impl ScriptReader {
             record(&complete, name, value, cx);
             return assign(command, &complete, name, value, cx);
         }
+        let names_coprocess = std::mem::take(&mut list.names_coprocess);
+        list.command.names_coprocess |= names_coprocess;
         list.command.read_word(&complete, place, cx);
     }
 
