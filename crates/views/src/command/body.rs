@@ -18,6 +18,10 @@ pub(super) struct HereDocument {
     /// True if the delimiter is quoted, so that the body is not expanded.
     quoted: bool,
     tabs: bool,
+    /// True if a backslash at the end of a line joins the next one to it.
+    joins_lines: bool,
+    /// A backslash whose next byte is not known yet.
+    backslash: Option<InputByte>,
     /// The number of bytes of the delimiter that the line matches; `None` if the line differs.
     matched: Option<usize>,
     line_begins: bool,
@@ -93,6 +97,8 @@ impl HereDocument {
             delimiter: delimiter.text.bytes().to_vec(),
             quoted: delimiter.traits.quoted(),
             tabs,
+            joins_lines: !delimiter.traits.quoted(),
+            backslash: None,
             matched: Some(0),
             line_begins: true,
             held: MappedText::default(),
@@ -180,18 +186,44 @@ impl ScriptReader {
         let Some(mut body) = self.body.take() else {
             return;
         };
-        if byte.byte == b'\n' {
-            if body.is_ended() {
-                return self.end_body(*body, cx);
+        match body.backslash.take() {
+            Some(backslash) if byte.byte == b'\n' => {
+                // The lines are one, which goes on to match the delimiter.
+                self.release(&mut body, cx);
+                self.read_body_byte(&mut body, backslash, cx);
+                self.read_body_byte(&mut body, byte, cx);
+                self.body = Some(body);
+                return;
             }
-            self.release(&mut body, cx);
-            self.read_body_byte(&mut body, byte, cx);
-            body.begin_line();
-        } else if !body.matches(byte) {
-            self.release(&mut body, cx);
-            self.read_body_byte(&mut body, byte, cx);
+            Some(backslash) => {
+                self.read_line_byte(&mut body, backslash, cx);
+                self.read_line_byte(&mut body, byte, cx);
+            }
+            None if byte.byte == b'\\' && body.joins_lines => body.backslash = Some(byte),
+            None if byte.byte == b'\n' => {
+                if body.is_ended() {
+                    return self.end_body(*body, cx);
+                }
+                self.release(&mut body, cx);
+                self.read_body_byte(&mut body, byte, cx);
+                body.begin_line();
+            }
+            None => self.read_line_byte(&mut body, byte, cx),
         }
         self.body = Some(body);
+    }
+
+    /// Reads a byte of a line, unless it is a part of the delimiter so far.
+    fn read_line_byte<S: CommandSink>(
+        &mut self,
+        body: &mut HereDocument,
+        byte: InputByte,
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        if !body.matches(byte) {
+            self.release(body, cx);
+            self.read_body_byte(body, byte, cx);
+        }
     }
 
     /// Reads the bytes that were held as a part of the delimiter.
@@ -299,6 +331,9 @@ impl ScriptReader {
     /// Ends the body at the end of the text, and the bodies that have not begun.
     pub(super) fn finish_body<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
         while let Some(mut body) = self.body.take() {
+            if let Some(backslash) = body.backslash.take() {
+                self.read_line_byte(&mut body, backslash, cx);
+            }
             if !body.is_ended() {
                 self.release(&mut body, cx);
             }

@@ -464,6 +464,16 @@ impl ScriptReader {
     ) -> bool {
         let unquoted = !self.in_double_quotes();
         let from = self.list().word.text.len();
+        let is_quote = unquoted && matches!(byte.byte, b'\'' | b'"');
+        if self.list().reads_delimiter() && !is_quote {
+            self.push_token(cx);
+            let is_substitution = byte.byte == b'(';
+            if is_substitution {
+                self.push_byte(byte, cx);
+                self.skipped = 1;
+            }
+            return is_substitution;
+        }
         match byte.byte {
             b'(' => {
                 self.begin_token(LexToken::DollarParen, byte);
