@@ -373,6 +373,9 @@ impl ScriptReader {
         byte: InputByte,
         cx: &mut ReadContext<'_, S>,
     ) -> bool {
+        if self.in_backquotes() && self.unescape_backquoted(byte, cx) {
+            return true;
+        }
         let escapes = match self.context() {
             _ if self.syntax != ShellSyntax::Posix => true,
             // 2.2.3: before other characters the backslash is kept.
@@ -413,6 +416,39 @@ impl ScriptReader {
             _ => byte,
         };
         self.push_byte(byte, cx);
+        true
+    }
+
+    /// Reads the byte after a backslash within backquotes, which take it away before their text is read (2.6.3). Returns
+    /// false if the backslash is part of that text.
+    fn unescape_backquoted<S: CommandSink>(
+        &mut self,
+        byte: InputByte,
+        cx: &mut ReadContext<'_, S>,
+    ) -> bool {
+        let is_quoted = self.list().opening.is_quoted;
+        let open = self
+            .lists
+            .iter()
+            .filter(|it| it.scope == ListScope::Backquotes);
+        let is_nested = open.count() > 1;
+        match byte.byte {
+            // Deeper ones would need more backslashes.
+            b'`' if is_nested => {
+                self.token_bytes.clear();
+                self.close_backquotes(byte, cx);
+            }
+            b'`' => self.open_backquotes(byte, cx),
+            b'$' => {
+                self.token_bytes.clear();
+                self.step(byte, cx);
+            }
+            b'"' if is_quoted => {
+                self.token_bytes.clear();
+                self.step(byte, cx);
+            }
+            _ => return false,
+        }
         true
     }
 
@@ -568,8 +604,10 @@ impl ScriptReader {
         backquotes: bool,
         cx: &mut ReadContext<'_, S>,
     ) {
+        let is_quoted = self.in_double_quotes();
         let word = &mut self.list().word;
         let opening = Opening {
+            is_quoted,
             at: word.text.len(),
             traits: word.traits,
             is_process: false,

@@ -77,6 +77,8 @@ pub(super) struct Opening {
     /// The length of the text and the traits of the word before it.
     pub(super) at: usize,
     pub(super) traits: WordTraits,
+    /// True if it is in double quotes.
+    pub(super) is_quoted: bool,
     /// True if the word is the name of a file with its output: `<( … )`.
     pub(super) is_process: bool,
 }
