@@ -83,7 +83,8 @@ impl CommandLayer {
                 Some(self.read_word_flag(word, b':', cx))
             }
             (b'-', FlagStyle::Words) if text != b"--" => Some(self.read_word_flag(word, b'=', cx)),
-            (b'+', _) if shell => Some(self.report(word, text, None, cx)),
+            // `cargo +nightly` names a toolchain.
+            (b'+', _) if shell || self.names_toolchain() => Some(self.report(word, text, None, cx)),
             (b'-', _) if text == b"--" => {
                 self.flags_ended = true;
                 self.emit(word, WordRole::Separator, cx);
@@ -96,6 +97,12 @@ impl CommandLayer {
             (b'-', _) => Some(self.read_cluster(word, 1, cx)),
             _ => None,
         }
+    }
+
+    /// Returns true if a word that begins with `+` names a toolchain here.
+    fn names_toolchain(&self) -> bool {
+        let is_proxy = self.spec.is_some_and(|spec| spec.names.contains(&"cargo"));
+        is_proxy && self.is_first_argument()
     }
 
     /// Returns true if the word begins with a dash and is written by `echo` all the same.

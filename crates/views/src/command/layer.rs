@@ -223,6 +223,10 @@ impl CommandLayer {
         self.spec.is_some_and(|spec| spec.names.contains(&"time"))
     }
 
+    pub(super) fn is_first_argument(&self) -> bool {
+        self.index == 0
+    }
+
     pub(super) fn has_no_operand(&self) -> bool {
         self.operands == 0
     }

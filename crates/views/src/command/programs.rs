@@ -11,6 +11,7 @@ mod files;
 mod git;
 mod network;
 mod packages;
+mod projects;
 mod shells;
 mod system;
 mod windows;
@@ -27,6 +28,7 @@ pub(super) const FAMILIES: &[&[ProgramSpec]] = &[
     network::PROGRAMS,
     containers::PROGRAMS,
     packages::PROGRAMS,
+    projects::PROGRAMS,
     cloud::PROGRAMS,
     system::PROGRAMS,
     windows::PROGRAMS,

@@ -9,7 +9,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .subcommands(DOCKER),
     ProgramSpec::new(&["docker-compose", "podman-compose"], "-f= -p= -H= -v~ --ansi= --compatibility --dry-run~ --env-file= --file= --parallel= --profile= --progress= --project-directory= --project-name= --help~ --version~")
         .subcommands(COMPOSE),
-    ProgramSpec::new(&["kubectl", "oc", "k3s kubectl", "microk8s.kubectl"], "-h~ -n= -s= -v= --as= --as-group= --as-uid= --cache-dir= --certificate-authority= --client-certificate= --client-key= --cluster= --context= --insecure-skip-tls-verify --kubeconfig= \
+    ProgramSpec::new(&["kubectl", "k", "oc", "k3s kubectl", "microk8s.kubectl"], "-h~ -n= -s= -v= --as= --as-group= --as-uid= --cache-dir= --certificate-authority= --client-certificate= --client-key= --cluster= --context= --insecure-skip-tls-verify --kubeconfig= \
         --match-server-version --namespace= --password= --profile= --request-timeout= --server= --tls-server-name= --token= --user= --username= --v= --warnings-as-errors --help~")
         .groups("apply auth certificate cluster-info config plugin rollout set top")
         .subcommands(KUBECTL),
@@ -17,7 +17,17 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         --repository-cache= --repository-config= --help~")
         .groups("dependency get plugin registry repo search show")
         .subcommands(HELM),
-    ProgramSpec::new(&["k9s", "kind", "k3d", "minikube", "eksctl", "kustomize", "argocd", "flux", "istioctl"], "-h~ -n= -f= -p= --context= --kubeconfig= --name= --namespace= --profile= --region= --cluster= --config-file= --help~").groups("*"),
+    ProgramSpec::new(&["k9s", "kind", "k3d", "minikube", "eksctl", "kustomize", "flux", "istioctl"], "-h~ -n= -f= -p= --context= --kubeconfig= --name= --namespace= --profile= --region= --cluster= --config-file= --help~").groups("*"),
+    ProgramSpec::new(&["argocd"], "-h~ -N= -o= -y --server= --auth-token= --client-crt= --client-crt-key= --config= --controller-name= --core --grpc-web \
+        --grpc-web-root-path= --header= --http-retry-max= --insecure --kube-context= --logformat= --loglevel= --plaintext --port-forward \
+        --port-forward-namespace= --prompts-enabled? --redis-name= --repo-server-name= --server-crt= --server-name= --app-namespace= --cascade? \
+        --propagation-policy= --selector= --yes --help~").groups("*"),
+    ProgramSpec::new(&["velero"], "-h~ -n= -v= -l= --namespace= --kubeconfig= --kubecontext= --features= --add_dir_header --colorized? --log_dir= --selector= --all --confirm --help~").groups("*"),
+    ProgramSpec::new(&["helmfile"], "-h~ -b= -c -e= -f= -i -l= -n= -q -v~ --allow-no-matching-release --args= --chart= --color --debug --environment= --file= --helm-binary= --interactive \
+        --kube-context= --kubeconfig= --log-level= --namespace= --no-color --quiet --selector= --state-values-file= --state-values-set= --skip-deps --help~ --version~").groups("none"),
+    ProgramSpec::new(&["etcdctl"], "-h~ -w= --cacert= --cert= --command-timeout= --debug --dial-timeout= --discovery-srv= --endpoints= --hex --insecure-discovery --insecure-skip-tls-verify \
+        --insecure-transport --keepalive-time= --keepalive-timeout= --key= --password= --user= --write-out= --prefix --from-key --prev-kv --range --limit= --rev= --lease= --help~")
+        .groups("alarm auth check endpoint lease member role snapshot user"),
     ProgramSpec::new(&["crictl", "ctr"], "-r= -i= -n= -a= --runtime-endpoint= --image-endpoint= --namespace= --address= --timeout= --debug --help~ --version~")
         .subcommands(&[SubcommandSpec::runs("exec", 1, "-e= -i -s -t --sync --tty --interactive --timeout=")]),
     ProgramSpec::new(&["lxc", "incus"], "--project= --debug --verbose --quiet --force-local --help~ --version~")
