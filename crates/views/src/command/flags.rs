@@ -4,7 +4,6 @@ use super::event::{CommandSink, WordRole};
 use super::layer::{CommandLayer, LayerInput, run_script};
 use super::program::{FlagStyle, OptionKind, ProgramAction, ProgramSpec, StdinShell, options_of};
 use super::simple::{SimpleReader, emit_code};
-use super::text::MappedText;
 use super::word::ReadWord;
 use super::{ReadContext, ShellSyntax};
 
@@ -87,6 +86,9 @@ impl CommandLayer {
             (b'+', _) if shell || self.names_toolchain() => Some(self.report(word, text, None, cx)),
             (b'-', _) if text == b"--" => {
                 self.flags_ended = true;
+                if self.action == ProgramAction::AfterSeparator {
+                    self.action = ProgramAction::Words { operands: 0 };
+                }
                 self.emit(word, WordRole::Separator, cx);
                 Some(FlagEffect::None)
             }
@@ -158,7 +160,11 @@ impl CommandLayer {
                 .map_or(OptionKind::Flag, |(_, kind)| kind);
             let has_value = matches!(
                 kind,
-                OptionKind::Value | OptionKind::Optional | OptionKind::Script | OptionKind::Code
+                OptionKind::Value
+                    | OptionKind::Optional
+                    | OptionKind::Script
+                    | OptionKind::Code
+                    | OptionKind::Setting
             );
             // With getopt, a `=` after the letter is part of its value (`sort -t=`).
             let value = match text.get(at) {
@@ -203,6 +209,11 @@ impl CommandLayer {
         value: Option<usize>,
         cx: &mut ReadContext<'_, S>,
     ) -> FlagEffect {
+        // `runuser` has the user as its first operand, unless an option names it.
+        let is_runuser = self.spec.is_some_and(|spec| spec.names == ["runuser"]);
+        if is_runuser && matches!(name, b"-u" | b"--user") {
+            self.action = ProgramAction::Words { operands: 0 };
+        }
         if matches!(name, b"-i" | b"--ignore-environment") {
             self.clears_environment |= self.spec.is_some_and(|spec| spec.names.contains(&"env"));
         }
@@ -230,7 +241,11 @@ impl CommandLayer {
                 FlagEffect::None
             }
             OptionKind::Rest => FlagEffect::Rest,
-            OptionKind::Value | OptionKind::Script | OptionKind::Code => {
+            OptionKind::Value
+            | OptionKind::Script
+            | OptionKind::Code
+            | OptionKind::Pair
+            | OptionKind::Setting => {
                 // The module that `python -m` runs, or the file of `-f`, replaces the standard input.
                 if kind == OptionKind::Code
                     || matches!(
@@ -266,15 +281,17 @@ impl SimpleReader {
             return;
         };
         match effect {
-            FlagEffect::Attached(kind @ (OptionKind::Script | OptionKind::Code), at) => {
-                let mut text = MappedText::default();
-                let mut skip = at;
-                for chunk in word.text.chunks(0) {
-                    let from = skip.min(chunk.bytes.len());
-                    skip -= from;
-                    let rest = chunk.slice(from..chunk.bytes.len());
-                    text.push(rest.bytes, rest.offsets);
+            FlagEffect::Attached(
+                kind @ (OptionKind::Script | OptionKind::Code | OptionKind::Setting),
+                mut at,
+            ) => {
+                if kind == OptionKind::Setting {
+                    let Some(script) = setting_script(&word.bytes()[at..]) else {
+                        return;
+                    };
+                    at += script;
                 }
+                let text = word.text.slice(at, word.text.len());
                 if kind == OptionKind::Code {
                     let language = layer.spec.map_or("", |spec| spec.language);
                     return emit_code(&text, layer.id, language, cx);
@@ -292,4 +309,17 @@ impl SimpleReader {
             FlagEffect::Attached(..) | FlagEffect::None => {}
         }
     }
+}
+
+/// Returns the start of the script in a setting whose value is one: `ProxyCommand=…`, `core.sshCommand=…`, `alias.a=!…`.
+pub(super) fn setting_script(setting: &[u8]) -> Option<usize> {
+    let end = setting
+        .iter()
+        .position(|&byte| byte == b'=' || byte == b' ')?;
+    let (name, value) = (&setting[..end], &setting[end + 1..]);
+    let suffix = name.len().saturating_sub(b"command".len());
+    if name[suffix..].eq_ignore_ascii_case(b"command") {
+        return Some(end + 1);
+    }
+    value.starts_with(b"!").then_some(end + 2)
 }

@@ -6,6 +6,7 @@ use super::super::chunk::OffsetMap;
 use super::event::{
     CommandEvent, CommandId, CommandSink, CommandWord, ParentCommand, ParentRelation, WordRole,
 };
+use super::flags::setting_script;
 use super::ids::{CommandIds, StdinCode};
 use super::parallel::ParallelTemplate;
 use super::path::normalize_path;
@@ -347,11 +348,16 @@ impl CommandLayer {
         }
         outputs_are_code(self.id, word, cx);
         let at = cx.state.at;
+        let types_keys = self.subcommand.is_some_and(|it| it.name == "send-keys");
         if let Some(script) = &mut self.script {
-            // The blank after the word ends it for the script too.
             let mut text = word.text.clone();
-            let end = word.end;
-            text.push(b" ", OffsetMap::Replacement { start: end, end });
+            let (start, end) = (word.start, word.end);
+            if types_keys && let Some(key) = typed_key(word.bytes()) {
+                text = MappedText::replacement(key, start..end);
+            } else {
+                // The blank after the word ends it for the script too.
+                text.push(b" ", OffsetMap::Replacement { start: end, end });
+            }
             for chunk in text.chunks(cx.state.now) {
                 script.push(&chunk, cx);
             }
@@ -385,9 +391,17 @@ impl CommandLayer {
         let Some(spec) = self.spec.filter(|_| self.next == NextArgument::Subcommand) else {
             return false;
         };
+        let before = self.path.len;
         self.path.push(word.bytes());
         self.path_words += 1;
         let path = self.path.bytes();
+        // A program that runs its words has subcommands only in the table.
+        let is_wrapper = matches!(spec.action, ProgramAction::Words { .. });
+        if is_wrapper && !spec.is_group(path, self.path_words) && spec.subcommand(path).is_none() {
+            self.path.len = before;
+            self.next = NextArgument::Operand;
+            return false;
+        }
         if path.len() >= NAME || !spec.is_group(path, self.path_words) {
             self.next = NextArgument::Operand;
         }
@@ -495,6 +509,9 @@ impl SimpleReader {
             if flag == "-File" {
                 layer.runs_file(word, cx);
             }
+            if kind == OptionKind::Pair {
+                layer.awaiting = Some((flag, OptionKind::Value));
+            }
             return self.read_value(word, kind, place, cx);
         }
         layer.arguments = layer.arguments.saturating_add(1);
@@ -575,6 +592,10 @@ impl SimpleReader {
                     return layer.read_joined(word, cx);
                 }
                 layer.operand(word, cx);
+            }
+            ProgramAction::EachOperand if !inert => {
+                layer.operand(word, cx);
+                self.read_value(word, OptionKind::Script, place, cx);
             }
             ProgramAction::FirstOperand if layer.operands == 0 && !inert => {
                 layer.operand(word, cx);
@@ -762,6 +783,15 @@ impl SimpleReader {
             return;
         };
         match kind {
+            OptionKind::Setting => {
+                let Some(at) = setting_script(word.bytes()) else {
+                    return;
+                };
+                let text = word.text.slice(at, word.text.len());
+                let id = layer.id;
+                let streams = run_script(&text, (ShellSyntax::Posix, place.1), id, &[], cx);
+                self.chain.extend_from_slice(&streams.outputs);
+            }
             OptionKind::Script => {
                 let command = layer.id;
                 let syntax = layer.script_syntax();
@@ -823,6 +853,15 @@ impl SimpleReader {
         let layer = self.layers.last();
         let spec = layer.and_then(|layer| layer.spec);
         self.written.is_format = spec.is_some_and(|spec| spec.names == ["printf"]);
+    }
+}
+
+/// Returns the text that a name of a key stands for in `tmux send-keys`, if it ends a word or a command.
+fn typed_key(name: &[u8]) -> Option<&'static [u8]> {
+    match name {
+        b"Enter" | b"KPEnter" | b"C-m" | b"C-j" => Some(b"\n"),
+        b"Space" => Some(b" "),
+        _ => None,
     }
 }
 

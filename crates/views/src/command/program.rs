@@ -68,6 +68,10 @@ pub(super) enum ProgramAction {
     Joined { operands: u32 },
     /// The first operand, as a script.
     FirstOperand,
+    /// Each operand, as a script.
+    EachOperand,
+    /// The words after `--`, as a command.
+    AfterSeparator,
     /// A script: the first operand after `-c`, or its standard input.
     Shell,
     /// Code: its standard input if there is neither a file nor an option with code.
@@ -103,6 +107,10 @@ pub(super) enum OptionKind {
     Inert,
     /// `&`: the rest of the words, joined by blanks, is a script in the syntax of the program.
     Rest,
+    /// `%`: has two values, as the next words.
+    Pair,
+    /// `#`: has a setting as its value, `NAME=value`. That of a command is a script: `ssh -o ProxyCommand=…`.
+    Setting,
 }
 
 impl OptionKind {
@@ -110,7 +118,11 @@ impl OptionKind {
     pub(super) fn takes_word(self) -> bool {
         matches!(
             self,
-            OptionKind::Value | OptionKind::Script | OptionKind::Code
+            OptionKind::Value
+                | OptionKind::Script
+                | OptionKind::Code
+                | OptionKind::Pair
+                | OptionKind::Setting
         )
     }
 }
@@ -282,6 +294,8 @@ pub(super) fn options_of(
             "!" => OptionKind::Command,
             "~" => OptionKind::Inert,
             "&" => OptionKind::Rest,
+            "%" => OptionKind::Pair,
+            "#" if name.len() > 1 => OptionKind::Setting,
             _ => return (option, OptionKind::Flag),
         };
         (name, kind)

@@ -2,7 +2,7 @@
 //!
 //! Options are separated by blanks. A suffix gives the kind of an option: `=` has a value, `?` has a value only if it is
 //! attached, `$` has a script as its value, `@` has code as its value, `!` is followed by a command up to `;` or `+`,
-//! `&` is followed by a script up to the end, `~` makes the program only print or check. An option without a suffix has
+//! `&` is followed by a script up to the end, `%` has two values, `#` has a setting as its value, `~` makes the program only print or check. An option without a suffix has
 //! no value. Options of a program precede its subcommands or are common to all of them.
 
 mod cloud;

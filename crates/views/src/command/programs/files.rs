@@ -79,6 +79,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         --namespace= --options= --rbind --read-only --recursive --force --source= --target= --types= --uuid= --verbose --help~ --version~"),
     ProgramSpec::new(&["jq", "yq"], "-a -c -C -e -f= -h~ -i -j -L= -M -n -r -R -s -S -V~ --arg= --argjson= --slurpfile= --rawfile= --args --jsonargs --raw-output --compact-output \
         --slurp --null-input --indent= --tab --exit-status --help~ --version~"),
+    ProgramSpec::new(&["split", "csplit"], "-a= -b= -C= -d -e -l= -n= -t= -u -x --additional-suffix= --bytes= --filter$ --lines= --line-bytes= --number= --separator= --suffix-length= --verbose --help~ --version~"),
     ProgramSpec::new(&["sort"], "-b -c -C -d -f -g -h -i -k= -m -M -n -o= -R -r -s -S= -t= -T= -u -V -z --key= --output= --reverse --unique --parallel= --help~ --version~"),
     ProgramSpec::new(&["du", "df"], "-0 -a -b -B= -c -d= -D -h -H -i -k -l -L -m -P -s -S -t= -T -x -X= --all --apparent-size --block-size= --total --max-depth= --human-readable \
         --inodes --summarize --exclude= --time? --type= --help~ --version~"),

@@ -3,7 +3,7 @@
 use super::super::program::{ProgramAction, ProgramSpec, SubcommandSpec};
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
-    ProgramSpec::new(&["git"], "-C= -c= -h~ -P -p -v~ --attr-source= --bare --config-env= --exec-path? --git-dir= --glob-pathspecs --help~ --html-path~ \
+    ProgramSpec::new(&["git"], "-C= -c# -h~ -P -p -v~ --attr-source= --bare --config-env= --exec-path? --git-dir= --glob-pathspecs --help~ --html-path~ \
         --icase-pathspecs --info-path~ --literal-pathspecs --man-path~ --namespace= --no-advice --no-lazy-fetch \
         --no-optional-locks --no-pager --no-replace-objects --noglob-pathspecs --paginate --super-prefix= --version~ --work-tree=")
         .groups("bisect bundle commit-graph maintenance multi-pack-index notes reflog remote sparse-checkout stash submodule subtree worktree lfs flow svn")

@@ -31,11 +31,11 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ),
     ProgramSpec::new(
         &["scp"],
-        "-3 -4 -6 -A -B -C -c= -D= -F= -i= -J= -l= -O -o= -P= -p -q -R -r -S= -s -T -v -X=",
+        "-3 -4 -6 -A -B -C -c= -D= -F= -i= -J= -l= -O -o# -P= -p -q -R -r -S$ -s -T -v -X=",
     ),
     ProgramSpec::new(
         &["sftp"],
-        "-4 -6 -A -a -B= -b= -C -c= -D= -F= -f -i= -J= -l= -N -o= -P= -p -q -R= -r -S= -s= -v -X=",
+        "-4 -6 -A -a -B= -b= -C -c= -D= -F= -f -i= -J= -l= -N -o# -P= -p -q -R= -r -S$ -s= -v -X=",
     ),
     ProgramSpec::new(
         &["nc", "netcat", "ncat", "nc.traditional", "nc.openbsd"],

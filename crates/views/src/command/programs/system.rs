@@ -20,7 +20,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["at", "batch"], "-b -c~ -d -f= -l~ -m -M -q= -r -t= -v -V~"),
     ProgramSpec::new(&["iptables", "ip6tables", "nft", "ufw"], "-4 -6 -A -a -C -c= -d= -D -E -f -F -g= -h~ -i= -I -j= -L~ -m= -n -N -o= -p= -P -R -S~ -s= -t= -v -V~ -w? -X -Z --append --comment= --ctstate= --delete --destination= --dport= --flush --force --icmp-type= --in-interface= --insert --jump= --line-numbers --limit= --list~ --match= --numeric \
         --out-interface= --policy --protocol= --reject-with= --source= --sport= --state= --table= --to-destination= --help~ --version~"),
-    ProgramSpec::new(&["ip"], "-4 -6 -a -B -b= -br -c? -d -f= -h -j -M -n= -N -o -p -r -s -t -V~").style(FlagStyle::Words),
+    ProgramSpec::new(&["ip"], "-4 -6 -a -B -b= -br -c? -d -f= -h -j -M -n= -N -o -p -r -s -t -V~").style(FlagStyle::Words).groups("netns vrf")
+        .subcommands(&[SubcommandSpec::runs("netns exec", 1, ""), SubcommandSpec::runs("vrf exec", 1, "")]),
     ProgramSpec::new(&["sysctl"], "-a~ -A~ -b -e -f? -h~ -n -N -p? -q -r= -w --all~ --binary --ignore --load? --names --pattern= --quiet --system --values --write --help~ --version~"),
     ProgramSpec::new(&["modprobe", "insmod", "rmmod"], "-a -b -c -C= -D -d= -f -i -n~ -q -r -R -S= -s -v -V~ --all --dry-run~ --force --quiet --remove --show-depends~ --verbose --help~ --version~"),
     ProgramSpec::new(&["cryptsetup"], "-c= -d= -h= -l= -q -s= -S= -t= -v -y --batch-mode --cipher= --force-password --hash= --header= --key-file= --key-size= --key-slot= --type= --verbose --help~ --version~").groups("none"),
@@ -35,7 +36,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         SubcommandSpec { name: "new", options: "-A -c= -d -D -e= -E -f= -F= -n= -P -s= -t= -x= -X -y=", action: super::super::program::ProgramAction::Joined { operands: 0 } },
         SubcommandSpec { name: "new-window", options: "-a -b -c= -d -e= -F= -k -n= -P -S -t=", action: super::super::program::ProgramAction::Joined { operands: 0 } },
         SubcommandSpec { name: "split-window", options: "-b -c= -d -e= -f -F= -h -I -l= -P -t= -v -Z", action: super::super::program::ProgramAction::Joined { operands: 0 } },
-        SubcommandSpec::new("kill-session", "-a -C -t="), SubcommandSpec::new("kill-server", ""), SubcommandSpec::new("send-keys", "-F -H -K -l -M -N= -R -t= -X -c=")]),
+        SubcommandSpec::new("kill-session", "-a -C -t="), SubcommandSpec::new("kill-server", ""), SubcommandSpec { name: "send-keys", options: "-F -H -K -l -M -N= -R -t= -X -c=", action: super::super::program::ProgramAction::Joined { operands: 0 } }]),
     ProgramSpec::new(&["test", "["], "").style(FlagStyle::Words),
     ProgramSpec::new(&["set", "shopt", "ulimit", "unset", "alias", "unalias", "read", "umask"], "").style(FlagStyle::Gnu),
     ProgramSpec::new(&["cd", "chdir"], "").style(FlagStyle::Gnu).action(super::super::program::ProgramAction::ChangeDirectory { to_home: true }),

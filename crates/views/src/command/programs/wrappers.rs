@@ -12,7 +12,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .stdin_shell(StdinShell::WithFlag("-i -s --login --shell")),
     ProgramSpec::new(&["doas"], "-C~ -L~ -n -s -a= -u=").runs(0).stdin_shell(StdinShell::WithFlag("-s")),
     ProgramSpec::new(&["command"], "-p -v~ -V~").runs(0),
-    ProgramSpec::new(&["builtin", "nohup", "setsid", "unbuffer", "busybox", "toybox", "fakeroot", "catchsegv", "winpty"],
+    ProgramSpec::new(&["builtin", "nohup", "setsid", "unbuffer", "chronic", "busybox", "toybox", "fakeroot", "catchsegv", "winpty"],
         "-c -f -w --help~ --version~ --fork --wait --ctty").runs(0),
     ProgramSpec::new(&["exec"], "-a= -c -l").runs(0),
     ProgramSpec::new(&["nice"], "-n= --adjustment= --help~ --version~").runs(0),
@@ -37,12 +37,25 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["trap"], "-l~ -p~").action(ProgramAction::FirstOperand),
     ProgramSpec::new(&["source", "."], "").action(ProgramAction::Source),
     ProgramSpec::new(&["ssh", "autossh"], "-4 -6 -A -a -C -f -G~ -g -K -k -M -N~ -n -q -s -T -t -V~ -v -X -x -Y -y -B= -b= -c= -D= -E= -e= \
-        -F= -I= -i= -J= -L= -l= -m= -O= -o= -P= -p= -Q~ -R= -S= -W= -w=").joins(1).stdin_shell(StdinShell::Always),
+        -F= -I= -i= -J= -L= -l= -m= -O= -o# -P= -p= -Q~ -R= -S= -W= -w=").joins(1).stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["su"], "-c$ -f -g= -G= -l -m -P -p -s= -w= --command$ --session-command$ --fast --group= --supp-group= --login \
         --preserve-environment --pty --shell= --whitelist-environment= --help~ --version~").stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["newgrp"], "-l").stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["sg"], "-c$").joins(1).stdin_shell(StdinShell::Always),
-    ProgramSpec::new(&["runuser"], "-c$ -u= -g= -G= -l -m -P -p -s= -w= --command$ --session-command$ --user= --group= --login --shell=").runs(0),
+    ProgramSpec::new(&["runuser"], "-c$ -u= -g= -G= -l -m -P -p -s= -w= --command$ --session-command$ --user= --group= --login --shell=").runs(1).stdin_shell(StdinShell::Always),
+    ProgramSpec::new(&["pkexec"], "--user= --disable-internal-agent --keep-cwd --help~ --version~").runs(0),
+    ProgramSpec::new(&["gosu", "su-exec", "setuidgid"], "").runs(1),
+    ProgramSpec::new(&["wsl"], "-d= -u= -e -t= -l~ -v~ --distribution= --user= --cd= --exec --shell-type= --system --list~ --shutdown --terminate= --unregister= --status~ --help~ --version~").runs(0),
+    ProgramSpec::new(&["systemd-nspawn"], "-a -b -D= -i= -j -M= -n -p= -q -S= -u= -U -x --as-pid2 --bind= --bind-ro= --boot --capability= --chdir= --console= --directory= --ephemeral --hostname= --image= \
+        --machine= --network-veth --overlay= --pipe --private-network --private-users= --property= --quiet --register= --read-only --setenv= --template= --tmpfs= --user= --help~ --version~").runs(0),
+    ProgramSpec::new(&["bwrap"], "--args= --argv0= --unshare-all --share-net --unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup --unshare-cgroup-try --userns= --uid= --gid= --hostname= \
+        --chdir= --clearenv --setenv% --unsetenv= --lock-file= --sync-fd= --bind% --bind-try% --dev-bind% --dev-bind-try% --ro-bind% --ro-bind-try% --bind-fd% --ro-bind-fd% --remount-ro= --proc= --dev= --tmpfs= --mqueue= --dir= \
+        --file% --bind-data% --ro-bind-data% --symlink% --chmod% --perms= --size= --seccomp= --exec-label= --file-label= --new-session --die-with-parent --as-pid-1 --cap-add= --cap-drop= --help~ --version~").runs(0),
+    ProgramSpec::new(&["distrobox"], "-h~ -v --verbose --help~ --version~").subcommands(&[AFTER_ENTER]),
+    ProgramSpec::new(&["distrobox-enter"], "-n= -e& -r -a= --name= --exec& --root --additional-flags= --no-tty --no-workdir --help~").action(ProgramAction::AfterSeparator),
+    ProgramSpec::new(&["toolbox"], "-v -y --assumeyes --log-level= --help~ --version~")
+        .subcommands(&[SubcommandSpec::runs("run", 0, "-c= -d= -r= --container= --distro= --release= --preserve-fds=")]),
+    ProgramSpec::new(&["flatpak-spawn"], "--host --clear-env --watch-bus --latest-version --no-network --sandbox --env= --directory= --forward-fd= --sandbox-expose= --sandbox-expose-ro= --expose-pids --share-pids --verbose --help~").runs(0),
     ProgramSpec::new(&["script"], "-a -c$ -E= -e -f -I= -B= -O= -T= -m= -o= -q -t? --append --command$ --echo= --return --flush --force \
         --quiet --help~ --version~").stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["flock"], "-c$ -E= -e -F -n -o -s -u -w= -x --command$ --conflict-exit-code= --exclusive --nonblock --nb --shared \
@@ -52,15 +65,33 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         --ipc? --net? --pid? --user? --cgroup? --setuid= --setgid= --root? --wd? --no-fork").runs(0).stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["unshare"], "-C? -c -f -i? -m? -n? -p? -r -T? -U? -u? -R= -S= -G= -w= --fork --map-root-user --mount? --mount-proc? --net? --pid? \
         --user? --root= --wd=").runs(0).stdin_shell(StdinShell::Always),
-    ProgramSpec::new(&["setpriv", "prlimit", "systemd-run", "systemd-inhibit", "firejail", "bwrap", "proxychains", "proxychains4", "torsocks",
-        "torify", "caffeinate", "dbus-run-session", "xvfb-run", "aoss", "rtk", "numactl", "cgexec", "setarch", "i386", "linux32", "linux64"],
+    ProgramSpec::new(&["setpriv", "prlimit", "systemd-run", "systemd-inhibit", "firejail", "proxychains", "proxychains4", "torsocks",
+        "torify", "caffeinate", "dbus-run-session", "xvfb-run", "aoss", "rtk", "cgexec", "i386", "linux32", "linux64"],
         "-q -n= -u= -p= -t -d -s -i -m -E= -M= -H= -G= --user --scope --pty --pipe --wait --collect --unit= --property= --uid= --gid= --setenv= \
         --what= --who= --why= --mode= --quiet --help~ --version~").runs(0),
+    ProgramSpec::new(&["numactl"], "-a -b -C= -i= -l -m= -N= -p= -P= -t -H~ -s~ --all --balancing --cpunodebind= --hardware~ --interleave= --localalloc --membind= --physcpubind= --preferred= --show~ --touch").runs(0),
+    ProgramSpec::new(&["setarch"], "-3 -B -F -I -L -p? -R -S -T -v -X -Z --32bit --3gb --addr-no-randomize --list~ --verbose --help~ --version~").runs(1),
+    ProgramSpec::new(&["valgrind"], "-d -h~ -q -v --tool= --leak-check= --quiet --verbose --help~ --version~").runs(0),
+    ProgramSpec::new(&["perf"], "-h~ -v~ --help~ --version~").subcommands(&[SubcommandSpec::runs("stat", 0, PERF), SubcommandSpec::runs("record", 0, PERF), SubcommandSpec::runs("trace", 0, PERF)]),
+    ProgramSpec::new(&["gdb", "lldb"], "-args! --args! -batch --batch -cd= -command= -x= -ex= -eval-command= -p= -q --quiet -nx -iex= -help~ --help~ -version~ --version~").style(FlagStyle::Words),
+    ProgramSpec::new(&["nodemon"], "-C -d= -e= -i= -I -L -q -V -w= -x$ --config= --cwd= --delay= --exec$ --ext= --ignore= --quiet --signal= --verbose --watch= --help~ --version~"),
+    ProgramSpec::new(&["concurrently"], "-c= -g -h~ -i -k -l= -m= -n= -p= -P -r -s= -t= -v~ --group --kill-others --kill-others-on-fail --max-processes= --names= --prefix= --prefix-colors= --raw --restart-after= --restart-tries= \
+        --success= --timings --help~ --version~").action(ProgramAction::EachOperand),
+    ProgramSpec::new(&["cross-env"], "").runs(0),
+    ProgramSpec::new(&["cross-env-shell"], "").joins(0),
+    ProgramSpec::new(&["conda", "mamba", "micromamba"], "-h~ -v -V~ --help~ --version~")
+        .groups("env config")
+        .subcommands(&[SubcommandSpec::runs("run", 0, "-n= -p= -v -a= --name= --prefix= --cwd= --attach= --no-capture-output --live-stream --dev --verbose"),
+            SubcommandSpec::new("install", "-n= -p= -c= -y --name= --prefix= --channel= --file= --yes"), SubcommandSpec::new("remove", "-n= -p= -y --all --name= --prefix= --force --yes"),
+            SubcommandSpec::new("env remove", "-n= -p= -y --name= --prefix= --yes"), SubcommandSpec::new("clean", "-a -y --all --yes")]),
+    ProgramSpec::new(&["pixi"], "-h~ -q -v -V~ --color= --no-progress --help~ --version~")
+        .subcommands(&[SubcommandSpec::runs("run", 0, "-e= -m= -x --environment= --manifest-path= --frozen --locked --clean-env --as-is --executable --skip-deps"),
+            SubcommandSpec::runs("exec", 0, "-c= -s= -w= -p= --channel= --spec= --with= --platform= --force-reinstall")]),
     ProgramSpec::new(&["strace", "ltrace", "gdbserver"], "-a= -b= -c -C -d -D -e= -E= -f -F -i -I= -k -o= -O= -p= -P= -q -r -s= -S= -t -T -u= \
         -U= -v -V~ -w -x -X= -y -Y -z -Z --output= --trace=").runs(0),
     ProgramSpec::new(&["entr"], "-a -c -d -n -p -r -s -x -z").runs(0),
     ProgramSpec::new(&["hyperfine"], "-w= -r= -m= -M= -p$ -s$ -c$ -S= -i -N -u= -n= -L= --warmup= --runs= --prepare$ --setup$ --cleanup$ --shell= \
-        --export-json= --export-markdown= --ignore-failure --show-output --style=").action(ProgramAction::FirstOperand),
+        --export-json= --export-markdown= --ignore-failure --show-output --style=").action(ProgramAction::EachOperand),
     ProgramSpec::new(&["find", "gfind"], "-exec! -execdir! -ok! -okdir! -delete -maxdepth= -mindepth= -name= -iname= -path= -ipath= -wholename= \
         -regex= -iregex= -type= -xtype= -size= -mtime= -atime= -ctime= -mmin= -amin= -cmin= -newer= -user= -group= -uid= \
         -gid= -perm= -links= -inum= -samefile= -lname= -ilname= -fstype= -printf= -fprintf= -fprint= -fprint0= -fls= \
@@ -79,7 +110,14 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         --bun --help~ --version~").runs(0),
     ProgramSpec::new(&["uvx"], "-p= --from= --with= --with-editable= --python= -q -v --quiet --verbose --isolated --help~ --version~").runs(0),
     ProgramSpec::new(&["nix-shell"], "-p= -I= --run$ --command$ --pure --packages= --attr= -A= -E=").stdin_shell(StdinShell::Always),
-    ProgramSpec::new(&["dotenv", "dotenvx", "direnv", "aws-vault", "op", "chamber", "doppler", "mise", "asdf", "rtx", "pyenv", "rbenv", "nvm"],
+    ProgramSpec::new(&["dotenv", "dotenvx"], "-c -e= -f= -h~ -o -p= -v= -q= --env-file= --export= --overload --override --quote= --help~ --version~").runs(0)
+        .subcommands(&[SubcommandSpec::runs("run", 0, "-f= -e= -q --env-file= --env= --convention= --overload --override --no-override --quiet"), SubcommandSpec::new("list", ""),
+            SubcommandSpec::new("set", ""), SubcommandSpec::new("get", ""), SubcommandSpec::new("unset", ""), SubcommandSpec::new("encrypt", ""), SubcommandSpec::new("decrypt", "")]),
+    ProgramSpec::new(&["direnv"], "").subcommands(&[SubcommandSpec::runs("exec", 1, "")]),
+    ProgramSpec::new(&["aws-vault"], "--debug --backend= --prompt= --help~ --version~").subcommands(&[SubcommandSpec::runs("exec", 1, "-d= -n -j -r= -s -t= --duration= --no-session --json --region= --server --lazy --stdout --ec2-server --ecs-server --mfa-token=")]),
+    ProgramSpec::new(&["chamber"], "-b= -r= -v --backend= --retries= --verbose --help~").subcommands(&[SubcommandSpec {
+        name: "exec", options: "--pristine --strict --strict-value=", action: ProgramAction::AfterSeparator }]),
+    ProgramSpec::new(&["op", "infisical", "doppler", "mise", "asdf", "rtx", "pyenv", "rbenv", "nvm"],
         "-f= -e= -p= --env-file= --config= --project= --account= --vault= --help~ --version~").groups("").subcommands(EXEC),
 ];
 
@@ -89,7 +127,17 @@ const EXEC: &[SubcommandSpec] = &[
     SubcommandSpec::runs(
         "run",
         0,
-        "-f= -p= -c= --config= --project= --env-file= --command$",
+        "-f= -p= -c= --config= --project= --env-file= --env= --path= --projectId= --token= --tags= --watch --expand --recursive --preserve-env --name-transformer= \
+        --fallback= --mount= --no-masking --command$",
     ),
     SubcommandSpec::runs("exec", 0, "-n -d= --duration= --no-session --prompt="),
 ];
+
+const AFTER_ENTER: SubcommandSpec = SubcommandSpec {
+    name: "enter",
+    options: "-n= -e& -r -a= --name= --exec& --root --additional-flags= --no-tty --no-workdir",
+    action: ProgramAction::AfterSeparator,
+};
+
+const PERF: &str = "-a -A -c= -C= -d -e= -F= -g -G= -i -I= -j= -m= -n -o= -p= -q -r= -s -t= -T -u= -v -x= --all-cpus --call-graph= --cpu= \
+    --delay= --event= --freq= --output= --pid= --quiet --repeat= --tid= --verbose";
