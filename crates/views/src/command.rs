@@ -34,6 +34,7 @@
 //!   and a here-document of a shell line by line.
 //! - [`CommandEvent::Begin`] precedes every other event of the command, and [`CommandEvent::End`] follows them, except
 //!   for the events of a here-document, whose body follows the line of its command.
+//! - The code of a command ([`CommandEvent::Code`]) ends before another command begins and before other code begins.
 //! - Every limit that is reached is counted in [`CommandCounters`].
 //!
 //! # Complexity

@@ -10,6 +10,8 @@ use ttsr_views::command::{
 struct Events {
     entries: Vec<String>,
     code: Vec<u8>,
+    /// The command whose code is open.
+    open: Option<CommandId>,
     begun: u64,
     decided: u64,
 }
@@ -18,6 +20,17 @@ impl CommandSink for Events {
     fn event(&mut self, event: CommandEvent<'_>, decided: u64) {
         assert!(self.decided <= decided);
         self.decided = decided;
+        match event {
+            CommandEvent::Code { command, .. } => {
+                let open = self.open.replace(command);
+                assert!(open.is_none_or(|open| open == command));
+            }
+            CommandEvent::CodeEnd { command } => {
+                let open = self.open.take();
+                assert!(open.is_none_or(|open| open == command));
+            }
+            _ => assert_eq!(self.open, None, "no other event comes within code"),
+        }
         match event {
             CommandEvent::Begin {
                 command: CommandId(id),

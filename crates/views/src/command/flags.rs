@@ -246,8 +246,9 @@ impl CommandLayer {
             | OptionKind::Code
             | OptionKind::Pair
             | OptionKind::Setting => {
-                // The module that `python -m` runs, or the file of `-f`, replaces the standard input.
-                if kind == OptionKind::Code
+                // The module that `python -m` runs, or the file of `-f`, replaces the standard input. `-cmd` of sqlite3 comes
+                // before it.
+                if kind == OptionKind::Code && name != b"-cmd"
                     || matches!(
                         name,
                         b"-m" | b"-f" | b"--file" | b"-File" | b"-EncodedCommand" | b"-ec"

@@ -188,7 +188,11 @@ impl CommandLayer {
             {
                 Some("powershell")
             }
-            ProgramAction::Interpreter | ProgramAction::CodeOperand { .. } if reads => {
+            ProgramAction::Interpreter
+            | ProgramAction::Client
+            | ProgramAction::CodeOperand { .. }
+                if reads =>
+            {
                 self.spec.map(|spec| spec.language)
             }
             _ if self.runs_stdin_in_shell() => Some("sh"),
@@ -662,8 +666,7 @@ impl SimpleReader {
             }
             return;
         }
-        // The operands of a client of a database are the database and the user.
-        if first > 0 || layer.spec.is_some_and(|spec| spec.language == "sql") {
+        if first > 0 {
             return;
         }
         layer.flags_ended = true;

@@ -76,6 +76,8 @@ pub(super) enum ProgramAction {
     Shell,
     /// Code: its standard input if there is neither a file nor an option with code.
     Interpreter,
+    /// Code: its standard input if there is no option with code. Its operands name databases and the like.
+    Client,
     /// Code: the operand with this index.
     CodeOperand { operands: u32 },
     /// The file that is its first operand.
@@ -174,6 +176,12 @@ impl ProgramSpec {
         self.action(ProgramAction::Interpreter)
     }
 
+    /// Makes the program a client of a server that runs statements in a language.
+    pub(super) const fn queries(mut self, language: &'static str) -> ProgramSpec {
+        self.language = language;
+        self.action(ProgramAction::Client)
+    }
+
     pub(super) const fn language(mut self, language: &'static str) -> ProgramSpec {
         self.language = language;
         self
@@ -241,6 +249,47 @@ impl ProgramSpec {
         let known = |(name, _): (&str, OptionKind)| name == flag;
         let is_empty = options.iter().all(|options| options.is_empty());
         (!is_empty).then(|| options.into_iter().flat_map(options_of).any(known))
+    }
+}
+
+impl ProgramSpec {
+    /// Returns true if the program, with a subcommand whose names are separated by blanks, can run code that
+    /// [`CommandEvent::Code`](super::CommandEvent::Code) reports. The scripts of shells are commands and not code.
+    ///
+    /// # Example: an interpreter, a shell and a subcommand
+    ///
+    /// ```
+    /// use ttsr_views::command::program_spec;
+    ///
+    /// assert!(program_spec(b"python3").unwrap().runs_code(""));
+    /// assert!(!program_spec(b"bash").unwrap().runs_code(""));
+    /// assert!(program_spec(b"deno").unwrap().runs_code("eval"));
+    /// assert!(!program_spec(b"deno").unwrap().runs_code("run"));
+    /// ```
+    pub fn runs_code(&self, subcommand: &str) -> bool {
+        let of_options = |options| options_of(options).any(|(_, kind)| kind == OptionKind::Code);
+        let of_subcommand =
+            |spec: &SubcommandSpec| of_options(spec.options) || spec.action.runs_code();
+        let is_powershell = self.language == "powershell";
+        let own = of_options(self.options) || self.action.runs_code() || is_powershell;
+        match subcommand {
+            "" => own || self.subcommands.iter().any(of_subcommand),
+            name => {
+                let spec = self.subcommand(name.as_bytes());
+                // The subcommands of a group are not in the table.
+                own || spec.is_none_or(of_subcommand)
+            }
+        }
+    }
+}
+
+impl ProgramAction {
+    /// Returns true if the program runs code besides the values of its options.
+    fn runs_code(self) -> bool {
+        matches!(
+            self,
+            ProgramAction::Interpreter | ProgramAction::Client | ProgramAction::CodeOperand { .. }
+        )
     }
 }
 

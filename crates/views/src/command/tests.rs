@@ -13,6 +13,8 @@ use ttsr_testing::{Random, scale, skip};
 struct EventLog {
     entries: Vec<String>,
     begun: Vec<CommandId>,
+    /// The command whose code is open.
+    code: Option<CommandId>,
     /// The number of delivered bytes, if events must come no later than their decided offsets.
     delivered: Option<u64>,
     last: u64,
@@ -24,6 +26,17 @@ impl CommandSink for EventLog {
         self.last = decided;
         if let Some(delivered) = self.delivered {
             assert_eq!(decided, delivered, "{event:?}");
+        }
+        match event {
+            CommandEvent::Code { command, .. } => {
+                let open = self.code.replace(command);
+                assert!(open.is_none_or(|open| open == command));
+            }
+            CommandEvent::CodeEnd { command } => {
+                let open = self.code.take();
+                assert!(open.is_none_or(|open| open == command));
+            }
+            _ => assert_eq!(self.code, None, "{event:?} in code"),
         }
         if let CommandEvent::Begin { command, parent } = event {
             assert!(!self.begun.contains(&command));

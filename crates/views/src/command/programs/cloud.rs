@@ -5,8 +5,14 @@ use super::super::program::{FlagStyle, ProgramAction, ProgramSpec, SubcommandSpe
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["aws", "awslocal"], "--ca-bundle= --cli-auto-prompt --cli-binary-format= --cli-connect-timeout= --cli-read-timeout= --color= --debug --endpoint-url= --no-cli-auto-prompt --no-cli-pager --no-paginate --no-sign-request --no-verify-ssl --output= --profile= --query= --region= --version~")
+        // The only code that it runs are statements.
+        .language("sql")
         .groups("*")
         .subcommands(&[
+            SubcommandSpec::new("rds-data execute-statement", "--sql@ --resource-arn= --secret-arn= --database= --schema= --parameters= --transaction-id= --format-records-as="),
+            SubcommandSpec::new("rds-data batch-execute-statement", "--sql@ --resource-arn= --secret-arn= --database= --schema= --parameter-sets= --transaction-id="),
+            SubcommandSpec::new("redshift-data execute-statement", "--sql@ --cluster-identifier= --database= --db-user= --secret-arn= --workgroup-name= --statement-name="),
+            SubcommandSpec::new("athena start-query-execution", "--query-string@ --work-group= --query-execution-context= --result-configuration="),
             SubcommandSpec::new("s3 rm", "--dryrun~ --exclude= --include= --only-show-errors --page-size= --quiet --recursive --request-payer?"),
             SubcommandSpec::new("s3 rb", "--force"),
             SubcommandSpec::new("s3 cp", "--acl= --cache-control= --content-type= --dryrun~ --exclude= --expires= --include= --metadata= --no-progress --only-show-errors --quiet --recursive --sse? --sse-kms-key-id= --storage-class="),

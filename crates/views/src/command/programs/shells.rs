@@ -3,6 +3,10 @@
 
 use super::super::program::{FlagStyle, ProgramAction, ProgramSpec, SubcommandSpec};
 
+/// The options of the client of ClickHouse.
+const CLICKHOUSE: &str = "-h= -u= -d= -q@ -n -m -t -E -f= --query@ --host= --port= --user= --password= --database= --format= --multiquery --queries-file= \
+    --secure --time --config-file= --help~ --version~";
+
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "rbash", "fish", "csh", "tcsh"],
         "-a -b -c -e -f -h -i -k -l -m -n~ -p -r -s -t -u -v -x -B -C -D~ -E -H -P -T -o= -O= --login --posix --norc --noprofile \
@@ -32,19 +36,42 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["tclsh", "wish", "expect"], "-c@ -d -D= -f= -i -n -N -b").interprets("tcl"),
     ProgramSpec::new(&["awk", "gawk", "mawk", "nawk"], "-f= -F= -v= -e@ -E= -i= -l= --file= --field-separator= -newline= -nullvalue= --assign= --source@ --exec= --include= \
         --posix --sandbox --help~ --version~").language("awk").action(ProgramAction::CodeOperand { operands: 0 }),
-    ProgramSpec::new(&["psql", "pgcli", "cockroach"], "-a -A -b -c@ -d= -e -E -f= -F= -h= -H -l~ -L= -n -o= -p= -P= -q -R= -s -S -t -T= -U= -v= -V~ -w -W -x \
+    ProgramSpec::new(&["psql", "pgcli"], "-a -A -b -c@ -d= -e -E -f= -F= -h= -H -l~ -L= -n -o= -p= -P= -q -R= -s -S -t -T= -U= -v= -V~ -w -W -x \
         -X -z -0 -1 --command@ --dbname= --file= --host= --port= --username= --set= --variable= --output= --no-psqlrc \
-        --no-password --password --single-transaction --list~ --help~ --version~").interprets("sql"),
-    ProgramSpec::new(&["mysql", "mariadb"], "-A -B -b -C -D= -E -e@ -f -h= -H -i -L -N -n -o -P= -p? -q -r -S= -s -T -t -U -u= -V~ -v -W -w -X --batch \
+        --no-password --password --single-transaction --list~ --help~ --version~").queries("sql"),
+    ProgramSpec::new(&["mysql", "mariadb", "mycli", "mysqlsh"], "-A -B -b -C -D= -E -e@ -f -h= -H -i -L -N -n -o -P= -p? -q -r -S= -s -T -t -U -u= -V~ -v -W -w -X --batch \
         --database= --execute@ --force --host= --password? --port= --protocol= --raw --skip-column-names --socket= \
-        --table --user= --defaults-file= --help~ --version~").interprets("sql"),
+        --table --user= --defaults-file= --help~ --version~").queries("sql"),
+    ProgramSpec::new(&["usql"], "-A -C -c@ -f= -G -H -J -o= -q -t -v= -w -W -x -X -1 --command@ --file= --no-init --no-password --out= --password \
+        --quiet --set= --single-transaction --variable= --help~ --version~").queries("sql"),
     ProgramSpec::new(&["sqlite3", "duckdb", "sqlite"], "-c@ -cmd@ -init= -separator= -batch -bail -column -csv -echo -header -noheader -html -json -line -list -markdown \
         -readonly -safe -table -version~ -help~").style(FlagStyle::Words).language("sql").action(ProgramAction::CodeOperand { operands: 1 }),
     ProgramSpec::new(&["mongosh", "mongo"], "-f= -h= -p? -u= --eval@ --file= --host= --port= --username= --password? --quiet --shell --norc \
-        --nodb --authenticationDatabase= --json? --help~ --version~").language("javascript"),
-    ProgramSpec::new(&["sqlcmd", "osql"], "-S= -U= -P= -d= -i= -o= -Q@ -q@ -h= -s= -W -E -b -l= -t= -v= -C -G -N?").interprets("sql"),
-    ProgramSpec::new(&["clickhouse-client", "bq", "snowsql", "cqlsh", "influx"], "-q@ -e@ --query@ --execute@ -h= -u= -p= -d= --host= --user= --password= \
-        --database= --port= --project_id= --dataset_id= --use_legacy_sql? --dry_run~ --nouse_legacy_sql --format= -f --force").language("sql"),
+        --nodb --authenticationDatabase= --json? --help~ --version~").queries("javascript"),
+    ProgramSpec::new(&["sqlcmd", "osql"], "-S= -U= -P= -d= -i= -o= -Q@ -q@ -h= -s= -W -E -b -l= -t= -v= -C -G -N?").queries("sql"),
+    ProgramSpec::new(&["cockroach"], "--help~").language("sql")
+        .subcommands(&[SubcommandSpec { name: "sql", options: "-e@ -d= -u= -f= -s= --execute@ --database= --user= --file= --host= --port= --url= --certs-dir= --insecure --format= --set= --watch=",
+            action: ProgramAction::Client }]),
+    ProgramSpec::new(&["clickhouse-client"], CLICKHOUSE).queries("sql"),
+    ProgramSpec::new(&["clickhouse"], "--help~ --version~").language("sql")
+        .subcommands(&[SubcommandSpec { name: "client", options: CLICKHOUSE, action: ProgramAction::Client }]),
+    ProgramSpec::new(&["bq"], "-q --project_id= --dataset_id= --location= --format= --headless --quiet --help~ --version~").language("sql")
+        .subcommands(&[
+            SubcommandSpec { name: "query", options: "-n= --use_legacy_sql? --nouse_legacy_sql --dry_run~ --destination_table= --batch --max_rows= --parameter= --label= --replace",
+                action: ProgramAction::CodeOperand { operands: 0 } },
+            SubcommandSpec::new("rm", "-f -r -d -t -m --force --recursive --dataset --table --model"),
+        ]),
+    ProgramSpec::new(&["snow"], "-h~ --info --version~ --help~").language("sql")
+        .subcommands(&[SubcommandSpec { name: "sql", options: "-q@ -f= -i -D= -c= --query@ --filename= --stdin --variable= --connection= --format= --account= --user= --database= --schema= --role= --warehouse=",
+            action: ProgramAction::Client }]),
+    ProgramSpec::new(&["dolt"], "--help~").language("sql")
+        .subcommands(&[SubcommandSpec { name: "sql", options: "-q@ -f= -r= -s= -b --query@ --file= --result-format= --save= --batch", action: ProgramAction::Client },
+            SubcommandSpec::new("push", "-f -u --force"), SubcommandSpec::new("reset", "--hard --soft")]),
+    ProgramSpec::new(&["turso"], "--help~").groups("db group org auth plan").language("sql")
+        .subcommands(&[SubcommandSpec { name: "db shell", options: "--location= --instance= --proxy=", action: ProgramAction::CodeOperand { operands: 1 } }]),
+    ProgramSpec::new(&["snowsql", "cqlsh", "influx", "trino", "presto", "hive", "beeline", "spark-sql", "impala-shell", "isql", "sqlplus"],
+        "-q@ -e@ --query@ --execute@ -execute@ -f= -h= -u= -p= -d= -k= --host= --user= --username= --password= --keyspace= --catalog= --schema= --server= \
+        --database= --port= --format= --force --file= -i= -o= -S -L").queries("sql"),
     ProgramSpec::new(&["powershell", "pwsh"], "-Command& -File= -EncodedCommand= -ExecutionPolicy= -InputFormat= -OutputFormat= -NoLogo \
         -NoExit -NoProfile -NonInteractive -Sta -Mta -Version= -WindowStyle= -WorkingDirectory= -Login -ConfigurationName= \
         -c& -e= -ec= -f= -ep= -w= -Help~").style(FlagStyle::PowerShell).language("powershell").joins(0),
