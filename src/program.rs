@@ -32,8 +32,9 @@ use ttsr_views::path::ArgScope;
 
 pub(crate) use capture::{CaptureGroup, GroupFilter};
 pub(crate) use command::{
-    CommandCache, CommandOwner, CommandPattern, CommandProgress, CommandSet, MAX_FLAGS,
-    PathSpellings, ProgressState, ReadMatches, WordNeeds, operand_texts,
+    CommandCache, CommandOwner, CommandPattern, CommandProgress, CommandSet, CommandTrees,
+    MAX_FLAGS, PathSpellings, ProgressState, ReadMatches, WordNeeds, alternatives, code_texts,
+    operand_texts,
 };
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};

@@ -28,8 +28,8 @@ use crate::pack::load_context::LoadContext;
 #[cfg(feature = "lookaround")]
 use crate::program::ConfirmTable;
 use crate::program::{
-    AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandSet, CompoundCondition,
-    DetectorRule, DetectorSpec, FileScope, FirstEndPattern, FirstEndRole, FullMatchKind,
+    AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandSet, CommandTrees,
+    CompoundCondition, DetectorRule, DetectorSpec, FileScope, FirstEndPattern, FirstEndRole, FullMatchKind,
     FullMatchPattern, FullMatchRule, FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher,
     LazyPike, MarkdownUse, MatchMode, PatternRole, Places, ProductCache, Program, ReleasePlan,
     RuleScope, TextCounts, ViewKey, ViewRules, ViewSource,
@@ -137,6 +137,11 @@ pub(super) fn compile(
     let mut budget = StateBudget::new(context.limits.pack_states);
     let patterns = compile_patterns(&rules, trees, &conditions, context, &mut globs, &mut budget)?;
     let raws = compile_raws(&rules, trees, &mut globs, &mut budget)?;
+    for (rule, trees) in rules.iter().zip(&trees.rules) {
+        let mut states = trees.codes.iter().map(|lowered| lowered.states);
+        let counted = states.try_for_each(|states| budget.add(states));
+        counted.map_err(|kind| CompileError::at(rule, kind))?;
+    }
     let sources = RuleSources {
         rules: &rules,
         patterns: &patterns,
@@ -152,13 +157,18 @@ pub(super) fn compile(
     let mut layouts = trees.layouts.iter();
     let mut channels = Channel::ALL.map(|_| None);
     for (channel_rules, channel) in channels.iter_mut().zip(Channel::ALL) {
-        let commands = compile_commands(channel, &rules, trees, &places, &mut globs)?;
-        let compiled =
-            compile_channel(channel, &sources, commands, &mut names, &mut layouts, build);
-        *channel_rules = compiled.map_err(|TooManyClasses| {
+        let too_many = |TooManyClasses| {
             let last = rules.last().expect("no rules have no character classes");
             CompileError::at(last, CompileErrorKind::Classes)
-        })?;
+        };
+        let mut commands = compile_commands(channel, &rules, trees, &places, &mut globs)?;
+        let built = commands.build_code_matcher(|trees| {
+            build.build_or_defer(move |bytes| Matcher::new(&decoded(&trees), bytes))
+        });
+        built.map_err(too_many)?;
+        let compiled =
+            compile_channel(channel, &sources, commands, &mut names, &mut layouts, build);
+        *channel_rules = compiled.map_err(too_many)?;
     }
     Ok(Program {
         release: ReleasePlan::new(&rules),
@@ -489,6 +499,11 @@ fn compile_commands<'r>(
             continue;
         }
         let mut operands = trees.operands.iter().map(|sized| sized.tree.clone());
+        let mut codes = trees.codes.iter().map(|sized| sized.tree.clone());
+        let mut trees = CommandTrees {
+            operands: &mut operands,
+            codes: &mut codes,
+        };
         for (role, pattern) in with_roles(&rule.condition) {
             if pattern.kind != PatternKind::Command {
                 continue;
@@ -500,7 +515,7 @@ fn compile_commands<'r>(
                 role,
                 arg: arg.map_err(|why| error(CompileErrorKind::Scope(why)))?,
             };
-            let added = set.add(pattern, owner, rule.holds_live(), &mut operands);
+            let added = set.add(pattern, owner, rule.holds_live(), &mut trees);
             added.map_err(|why| error(CompileErrorKind::Scope(why)))?;
         }
     }

@@ -30,7 +30,7 @@ use super::load_context::LoadContext;
 use super::lock::Lock;
 use super::schema::THEN;
 use super::{Pack, PackHeader, ResolvedAllow};
-use crate::program::{ChannelRules, MAX_FLAGS, operand_texts};
+use crate::program::{ChannelRules, MAX_FLAGS, code_texts, operand_texts};
 use crate::rule::{Action, Channel, Condition, Fold, Pattern, PatternKind, Rule};
 use crate::verdict::RuleId;
 pub(super) use codec::{Encode, PackReader, PackWriter};
@@ -43,7 +43,7 @@ use ttsr_automata::{Matcher, MatcherLayout};
 const MAGIC: [u8; 8] = *b"\x89TTSRP\r\n";
 
 /// The version of the format. A change of the codec must change it: other versions are refused.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// The version of the crate. What a rule means may change with it, so another version refuses the bytes.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -104,7 +104,8 @@ pub(super) fn to_bytes(pack: &Pack) -> Vec<u8> {
             let unless = unless.iter();
             unless.for_each(|unless| encode_tree(unless, &mut encoder, &mut body));
         }
-        let others = trees.raws.iter().chain(&trees.operands);
+        let others = trees.raws.iter().chain(&trees.codes);
+        let others = others.chain(&trees.operands);
         others.for_each(|tree| encode_tree(tree, &mut encoder, &mut body));
     }
     let channels = pack.program().channels.iter().flatten();
@@ -382,6 +383,14 @@ impl TreeSource<'_, '_> {
                 None => self.parsed(SizedTree::lower_raw(raw, context).ok())?,
             });
         }
+        let mut codes = Vec::new();
+        for text in rule.condition.patterns().flat_map(code_texts) {
+            let tree = self.tree(reader)?;
+            codes.push(match tree {
+                Some(tree) => tree,
+                None => self.parsed(SizedTree::lower_operand(text, context).ok())?,
+            });
+        }
         let mut operands = Vec::new();
         for text in rule.condition.patterns().flat_map(operand_texts) {
             let tree = self.tree(reader)?;
@@ -391,6 +400,7 @@ impl TreeSource<'_, '_> {
         Ok(RuleTrees {
             patterns,
             raws,
+            codes,
             operands,
         })
     }

@@ -55,6 +55,7 @@ pub(super) fn lint_rule(
     ];
     let flags = rule.condition.patterns().flat_map(|pattern| {
         let faults = command::unknown_flags(pattern).into_iter();
+        let faults = faults.chain(command::without_code(pattern));
         faults.map(|fault| (FindingSubject::Text(&pattern.text), fault))
     });
     let tools = known.map(|known| known.warnings(rule));

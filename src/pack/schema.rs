@@ -635,6 +635,7 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
     MIN_OPERANDS,
     MAX_OPERANDS,
     DIRECTORY,
+    CODE,
     ENV,
     REDIRECT_TO,
     READS,
@@ -680,6 +681,7 @@ pub(super) const RELATED: &[Key<Pattern>] = &[
     MIN_OPERANDS,
     MAX_OPERANDS,
     DIRECTORY,
+    CODE,
     ENV,
     REDIRECT_TO,
     READS,
@@ -760,6 +762,13 @@ const DIRECTORY: Key<Pattern> = Key::new(
     "pattern.directory",
     requirement!(directory, WordsFormat::FILLED),
     "A regular expression that matches the working directory, if `cd` or `pushd` has changed it before the command. A relative path begins at the directory of the text.",
+)
+.role(KeyRole::Requirement);
+
+const CODE: Key<Pattern> = Key::new(
+    "pattern.code",
+    requirement!(code, WordsFormat::FILLED),
+    "A regular expression that matches in the code that the program runs: the value of `-c`, `-e` and the like, a statement as an operand, or a constant standard input.",
 )
 .role(KeyRole::Requirement);
 

@@ -6,11 +6,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{LazyPike, PatternRole};
+use super::{LazyMatcher, LazyPike, PatternRole};
 use crate::rule::{CommandRequirements, Pattern};
 use crate::verdict::RuleId;
 use ttsr_automata::encoding::PatternTree;
 use ttsr_automata::pike::PikeCache;
+use ttsr_automata::{Matcher, PatternId};
 use ttsr_views::glob::{Glob, GlobError, GlobOptions, GlobScratch};
 use ttsr_views::path::{ArgScope, PathScope, split_exclusion};
 
@@ -27,8 +28,11 @@ pub(crate) struct CommandSet {
     patterns: Vec<CommandPattern>,
     /// The patterns for each name of a program without wildcards, in lower case.
     by_name: HashMap<Box<[u8]>, Vec<u32>>,
-    /// The patterns whose program has wildcards.
-    by_glob: Vec<(Glob, u32)>,
+    /// The patterns whose program has wildcards, by glob: programs such as `python*` have many patterns, and a name is
+    /// compared once with each glob.
+    by_glob: Vec<(Glob, Vec<u32>)>,
+    /// The index of each glob in `by_glob`.
+    globs: HashMap<String, usize>,
     /// The patterns for every program: `*`.
     for_all: Vec<u32>,
     /// The home directory of the user who runs the commands, without a slash at the end, if the host says which.
@@ -37,6 +41,12 @@ pub(crate) struct CommandSet {
     holds: bool,
     /// True if a pattern has `reads` or `file-is-code`.
     reads_files: bool,
+    /// The expressions of `code`, each once.
+    codes: Vec<PatternTree>,
+    /// The index of each text in `codes`.
+    code_ids: HashMap<String, PatternId>,
+    /// Searches for all of `codes` at once. `None` if there are none.
+    code_matcher: Option<LazyMatcher>,
     /// The lists of globs of `reads`, each of which is compiled once.
     read_globs: HashMap<Vec<String>, ReadGlobs>,
 }
@@ -63,6 +73,16 @@ pub(crate) struct WordNeeds {
     pub(crate) arguments: bool,
     /// Files that it reads.
     pub(crate) files: bool,
+    /// The code that it runs.
+    pub(crate) code: bool,
+}
+
+/// The trees of the expressions of a rule, which its patterns take one after the other.
+pub(crate) struct CommandTrees<'t> {
+    /// In the order of [`operand_texts`].
+    pub(crate) operands: &'t mut dyn Iterator<Item = PatternTree>,
+    /// In the order of [`code_texts`].
+    pub(crate) codes: &'t mut dyn Iterator<Item = PatternTree>,
 }
 
 /// The place of a pattern in its rule.
@@ -86,6 +106,8 @@ pub(crate) struct CommandPattern {
     operands_all: Option<LazyPike>,
     last_operand: Option<LazyPike>,
     directory: Option<LazyPike>,
+    /// The index of the expression in the codes of the set.
+    code: Option<PatternId>,
     min_operands: u32,
     max_operands: u32,
     env: Vec<(Glob, Option<Glob>)>,
@@ -162,6 +184,8 @@ mod requirement {
     pub(super) const MIN_OPERANDS: u16 = 1 << 8;
     pub(super) const FILE_IS_CODE: u16 = 1 << 9;
     pub(super) const DIRECTORY: u16 = 1 << 10;
+    /// A piece of code matches `code`.
+    pub(super) const CODE: u16 = 1 << 11;
 }
 
 /// Globs on texts in which `*` matches everything.
@@ -191,7 +215,7 @@ fn spellings(entry: &str) -> Result<Vec<FlagSpelling>, GlobError> {
 
 /// Returns the alternatives of a glob without groups inside of others, each as a glob of its own. A glob with nested groups
 /// is returned as it is.
-fn alternatives(glob: &str) -> Vec<String> {
+pub(crate) fn alternatives(glob: &str) -> Vec<String> {
     let whole = || vec![glob.to_owned()];
     let Some((before, rest)) = glob.split_once('{') else {
         return whole();
@@ -348,16 +372,32 @@ impl CommandSet {
         owners.map(|owner| owner.rule)
     }
 
-    /// Adds a pattern of a rule. `operands` are the trees of its [`operand_texts`].
+    /// Returns the matcher of the code that commands run, if a pattern has `code`.
+    pub(crate) fn code_matcher(&self) -> Option<&Matcher> {
+        self.code_matcher.as_deref()
+    }
+
+    /// Builds the matcher of the code that commands run, once all patterns are added.
+    pub(crate) fn build_code_matcher<E>(
+        &mut self,
+        build: impl FnOnce(Vec<PatternTree>) -> Result<LazyMatcher, E>,
+    ) -> Result<(), E> {
+        if !self.codes.is_empty() {
+            self.code_matcher = Some(build(std::mem::take(&mut self.codes))?);
+        }
+        Ok(())
+    }
+
+    /// Adds a pattern of a rule.
     pub(crate) fn add(
         &mut self,
         pattern: &Pattern,
         owner: CommandOwner,
         holds: bool,
-        operands: &mut dyn Iterator<Item = PatternTree>,
+        trees: &mut CommandTrees<'_>,
     ) -> Result<(), GlobError> {
         self.holds |= holds;
-        self.add_pattern(pattern, Some(owner), operands)?;
+        self.add_pattern(pattern, Some(owner), trees)?;
         Ok(())
     }
 
@@ -365,9 +405,12 @@ impl CommandSet {
         &mut self,
         pattern: &Pattern,
         owner: Option<CommandOwner>,
-        operands: &mut dyn Iterator<Item = PatternTree>,
+        trees: &mut CommandTrees<'_>,
     ) -> Result<u32, GlobError> {
-        let compiled = CommandPattern::compile(pattern, owner, operands, &mut self.read_globs)?;
+        let operands = &mut *trees.operands;
+        let mut compiled = CommandPattern::compile(pattern, owner, operands, &mut self.read_globs)?;
+        let code = pattern.command.as_deref().and_then(|it| it.code.as_ref());
+        compiled.code = code.and_then(|text| Some(self.add_code(text, trees.codes.next()?)));
         let file_is_code = compiled.required & requirement::FILE_IS_CODE != 0;
         self.reads_files |= compiled.reads.is_some() || file_is_code;
         let index = self.patterns.len() as u32;
@@ -383,23 +426,48 @@ impl CommandSet {
                         patterns.push(index);
                     }
                 }
-                name => self.by_glob.push((Glob::new(name, NAME)?, index)),
+                glob => self.add_glob(glob, index)?,
             }
         }
         let related = pattern.command.as_deref();
         if let Some(to) = related.and_then(|command| command.pipe_to.as_deref()) {
-            let to = self.add_pattern(to, None, operands)?;
+            let to = self.add_pattern(to, None, trees)?;
             self.patterns[index as usize].pipe_to = Some(to);
         }
         if let Some(from) = related.and_then(|command| command.pipe_from.as_deref()) {
-            let from = self.add_pattern(from, None, operands)?;
+            let from = self.add_pattern(from, None, trees)?;
             self.patterns[index as usize].pipe_from = Some(from);
         }
         if let Some(run) = related.and_then(|command| command.runs.as_deref()) {
-            let run = self.add_pattern(run, None, operands)?;
+            let run = self.add_pattern(run, None, trees)?;
             self.patterns[index as usize].runs = Some(run);
         }
         Ok(index)
+    }
+
+    /// Adds a pattern whose program has wildcards.
+    fn add_glob(&mut self, glob: &str, pattern: u32) -> Result<(), GlobError> {
+        match self.globs.get(glob) {
+            Some(&known) => self.by_glob[known].1.push(pattern),
+            None => {
+                self.globs.insert(glob.to_owned(), self.by_glob.len());
+                self.by_glob.push((Glob::new(glob, NAME)?, vec![pattern]));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an expression of `code`. Equal expressions are searched once.
+    fn add_code(&mut self, text: &str, tree: PatternTree) -> PatternId {
+        // The tree of a compiled pack need not be that of the text.
+        let known = self.code_ids.get(text).copied();
+        if let Some(known) = known.filter(|known| self.codes[known.index()] == tree) {
+            return known;
+        }
+        let id = PatternId(self.codes.len() as u32);
+        self.codes.push(tree);
+        self.code_ids.insert(text.to_owned(), id);
+        id
     }
 
     /// Returns the words that these patterns have requirements on.
@@ -409,6 +477,7 @@ impl CommandSet {
             let pattern = self.pattern(progress.pattern);
             needs.arguments |= pattern.needs_arguments();
             needs.files |= pattern.reads.is_some();
+            needs.code |= pattern.code.is_some();
         }
         needs
     }
@@ -438,9 +507,9 @@ impl CommandSet {
         }
         all.extend(self.for_all.iter().copied().map(CommandProgress::new));
         let text = String::from_utf8_lossy(&name);
-        for (glob, index) in &self.by_glob {
+        for (glob, patterns) in &self.by_glob {
             if glob.is_match_with(&text, &mut cache.globs) {
-                all.push(CommandProgress::new(*index));
+                all.extend(patterns.iter().copied().map(CommandProgress::new));
             }
         }
         all.sort_unstable_by_key(|progress| progress.pattern);
@@ -464,6 +533,18 @@ pub(crate) fn operand_texts(pattern: &Pattern) -> Vec<&str> {
     let own = own.into_iter().flatten().map(String::as_str);
     let related = related.into_iter().flatten();
     own.chain(related.flat_map(|related| operand_texts(related)))
+        .collect()
+}
+
+/// Returns the regular expressions on code in a pattern of a command and in the patterns that it relates to.
+pub(crate) fn code_texts(pattern: &Pattern) -> Vec<&str> {
+    let Some(command) = pattern.command.as_deref() else {
+        return Vec::new();
+    };
+    let related = [&command.pipe_to, &command.pipe_from, &command.runs];
+    let own = command.code.iter().map(String::as_str);
+    let related = related.into_iter().flatten();
+    own.chain(related.flat_map(|related| code_texts(related)))
         .collect()
 }
 
@@ -524,6 +605,7 @@ impl CommandPattern {
             (wanted.last_operand.is_some(), requirement::LAST_OPERAND),
             (min_operands > 0, requirement::MIN_OPERANDS),
             (wanted.directory.is_some(), requirement::DIRECTORY),
+            (wanted.code.is_some(), requirement::CODE),
         ];
         let required = required.into_iter().filter(|(is_required, _)| *is_required);
         Ok(CommandPattern {
@@ -542,6 +624,7 @@ impl CommandPattern {
             operands_all: regex(&wanted.operands_all),
             last_operand: regex(&wanted.last_operand),
             directory: regex(&wanted.directory),
+            code: None,
             min_operands,
             max_operands: wanted.max_operands.unwrap_or(u32::MAX),
             env: wanted.env.iter().map(variable).collect::<Result<_, _>>()?,
@@ -663,6 +746,11 @@ impl CommandProgress {
         let wanted = pattern.directory.as_ref();
         let is_wanted = wanted.is_some_and(|vm| paths.is_match(vm, cache));
         self.set(requirement::DIRECTORY, is_wanted);
+    }
+
+    /// Adds a match of an expression in the code of the command.
+    pub(crate) fn add_code_match(&mut self, pattern: &CommandPattern, code: PatternId) {
+        self.set(requirement::CODE, pattern.code == Some(code));
     }
 
     /// Adds a command that this one runs by its words, as `env` and `sudo` do. It counts as one operand for

@@ -196,6 +196,10 @@ pub struct CommandRequirements {
     /// A regular expression that matches the working directory of the command, if `cd` or `pushd` has changed it before, in
     /// the same text. It is written like an operand; a relative path begins at the directory of the text.
     pub directory: Option<String>,
+    /// A regular expression that matches in the constant code that the program runs in a language other than that of shells:
+    /// the value of an option such as `-c` or `-e`, an operand that is a statement, or its standard input if the same text
+    /// has it. Each of these texts is searched by itself.
+    pub code: Option<String>,
     /// Globs on the names of variables that are set for the command, with a glob on the value after `=`: one applies.
     pub env: Vec<String>,
     /// Globs on the files that the command writes by a redirection, in the form of [`paths`](super::Rule::paths).

@@ -5,7 +5,7 @@ use super::pattern;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::pack::load_context::LoadContext;
-use crate::program::MAX_FLAGS;
+use crate::program::{MAX_FLAGS, alternatives};
 use crate::rule::{CommandRequirements, Pattern, PatternKind};
 use ttsr_views::command::program_spec;
 use ttsr_views::glob::{Glob, GlobOptions};
@@ -111,6 +111,7 @@ fn requirement_faults(
         min_operands: _,
         max_operands: _,
         directory,
+        code,
         env,
         redirect_to,
         reads,
@@ -134,6 +135,7 @@ fn requirement_faults(
         ("operands-all", operands_all),
         ("last-operand", last_operand),
         ("directory", directory),
+        ("code", code),
         ("raw", raw),
     ] {
         let fault = text
@@ -232,6 +234,29 @@ pub(in crate::pack) fn operand_fault(text: &str, context: &LoadContext<'_>) -> O
         return Some(Fault::new(&code::LOOK_AROUND, message));
     }
     pattern::fault(&regex, context)
+}
+
+/// Returns the warnings about `code` of programs that run none, as far as the tables know.
+pub(in crate::pack) fn without_code(pattern: &Pattern) -> Vec<Fault> {
+    let requirements = pattern.command.as_deref();
+    if requirements.is_none_or(|it| it.code.is_none()) {
+        return Vec::new();
+    }
+    let (program, subcommand) = pattern.text.split_once(' ').unwrap_or((&pattern.text, ""));
+    let names = alternatives(program).into_iter().filter(|name| {
+        let spec = program_spec(name.as_bytes());
+        spec.is_some_and(|spec| !spec.runs_code(subcommand))
+    });
+    let fault = |name: String| {
+        let name = [name.as_str(), subcommand].join(" ");
+        let message = format!(
+            "{} runs no code, so `code` never matches",
+            quote(name.trim_end())
+        );
+        let help = "remove the program; `runs` finds the commands in the script of a shell";
+        Fault::new(&code::NEVER_MATCHES, message).with_help(help)
+    };
+    names.map(fault).collect()
 }
 
 /// Returns the warnings about flags that the program of a pattern does not have, as far as the tables know.

@@ -7,7 +7,7 @@ use regex_syntax::hir::Hir;
 use super::{CompileError, CompileErrorKind, raw_patterns, text_patterns};
 use crate::pack::load_context::LoadContext;
 use crate::pack::lower::{self, lower};
-use crate::program::operand_texts;
+use crate::program::{code_texts, operand_texts};
 use crate::rule::{Pattern, Rule};
 use ttsr_automata::encoding::PatternTree;
 use ttsr_automata::{MatcherLayout, fits_alphabet, pattern};
@@ -30,6 +30,9 @@ pub(in crate::pack) struct RuleTrees {
     pub(in crate::pack) patterns: Vec<LoweredPattern>,
     /// In the order of [`raw_patterns`].
     pub(in crate::pack) raws: Vec<SizedTree>,
+    /// Of the patterns of commands: in the order of [`Condition::patterns`](crate::rule::Condition::patterns), then of
+    /// [`code_texts`].
+    pub(in crate::pack) codes: Vec<SizedTree>,
     /// Of the patterns of commands: in the order of [`Condition::patterns`](crate::rule::Condition::patterns), then of
     /// [`operand_texts`]. They are matched with single words, and no automaton is built of them.
     pub(in crate::pack) operands: Vec<SizedTree>,
@@ -77,11 +80,14 @@ impl RuleTrees {
         let patterns = patterns.map(|(_, pattern)| LoweredPattern::lower(rule, pattern, context));
         let raws = raw_patterns(&rule.condition);
         let raws = raws.map(|(_, raw)| SizedTree::lower_raw(raw, context));
+        let codes = rule.condition.patterns().flat_map(code_texts);
+        let codes = codes.map(|text| SizedTree::lower_operand(text, context));
         let operands = rule.condition.patterns().flat_map(operand_texts);
         let operands = operands.map(|text| SizedTree::lower_operand(text, context));
         Ok(RuleTrees {
             patterns: patterns.collect::<Result<_, _>>()?,
             raws: raws.collect::<Result<_, _>>()?,
+            codes: codes.collect::<Result<_, _>>()?,
             operands: operands.collect::<Result<_, _>>()?,
         })
     }
@@ -90,7 +96,8 @@ impl RuleTrees {
     fn all(&self) -> impl Iterator<Item = Arc<Hir>> {
         let patterns = self.patterns.iter();
         let trees = patterns.flat_map(|pattern| [&pattern.tree].into_iter().chain(&pattern.unless));
-        trees.chain(&self.raws).map(|sized| sized.tree.get())
+        let others = self.raws.iter().chain(&self.codes);
+        trees.chain(others).map(|sized| sized.tree.get())
     }
 }
 
@@ -139,7 +146,7 @@ impl SizedTree {
         }
     }
 
-    /// Lowers an expression on an operand of a command.
+    /// Lowers an expression on an operand or on the code of a command.
     pub(in crate::pack) fn lower_operand(
         text: &str,
         context: &LoadContext<'_>,

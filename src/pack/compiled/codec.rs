@@ -107,7 +107,7 @@ encode_fields! {
         script, unknown_name, doom_loop, ast,
     }
     CommandRequirements {
-        flags, no_flags, operand, operands_all, last_operand, min_operands, max_operands, directory, env,
+        flags, no_flags, operand, operands_all, last_operand, min_operands, max_operands, directory, code, env,
         redirect_to, reads, stdin_is_code, file_is_code, pipe_to, pipe_from, runs, raw,
     }
     AutomatonLayout { patterns, is_single_match }

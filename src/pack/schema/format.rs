@@ -1114,6 +1114,7 @@ fn read_pattern_details(
             ("operands-all", &mut command.operands_all),
             ("last-operand", &mut command.last_operand),
             ("directory", &mut command.directory),
+            ("code", &mut command.code),
             ("raw", &mut command.raw),
         ] {
             if let (Some(operand), Some(value)) = (operand.as_mut(), table.get(key)) {
@@ -1128,6 +1129,7 @@ fn read_pattern_details(
             "operands-all",
             "last-operand",
             "directory",
+            "code",
             "pipe-to",
             "pipe-from",
             "runs",

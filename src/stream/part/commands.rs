@@ -3,6 +3,7 @@
 //!
 //! Memory is bounded: a command that has ended is dropped when [`MAX_ENDED`] others have ended after it.
 
+mod code;
 mod tracked;
 mod written;
 
@@ -26,6 +27,7 @@ use ttsr_views::command::{
 use ttsr_views::detect::Detection;
 use ttsr_views::json::ArgPath;
 
+use code::CodeSearch;
 use tracked::{
     MAX_PROGRAM_BYTES, MAX_TEXT_BYTES, MetPatterns, OperandUse, SourceList, TrackedCommand,
 };
@@ -66,6 +68,7 @@ struct Commands {
     writers: Vec<CommandId>,
     sources: SourceList,
     cache: CommandCache,
+    code: CodeSearch,
 }
 
 impl CallCommandReader {
@@ -207,9 +210,14 @@ impl CommandSink for CommandMatcher<'_, '_> {
                     .change(set, command, |progress, _, _| progress.set_stdin_is_code());
             }
             CommandEvent::StdinIsCode { command, .. } => {
+                self.commands.quote_input(command);
                 self.commands
                     .change(set, command, |progress, _, _| progress.set_stdin_is_code());
             }
+            CommandEvent::Code { command, chunk, .. } => {
+                self.commands.add_code(set, command, &chunk);
+            }
+            CommandEvent::CodeEnd { command } => self.commands.end_code(set, command),
             CommandEvent::End { command, .. } => self.commands.end(set, command),
             _ => {}
         }
@@ -752,6 +760,46 @@ impl Commands {
             }
         }
         self.known[index].progress = all;
+    }
+
+    /// Records that the code of a command is its standard input, which its words do not contain.
+    fn quote_input(&mut self, id: CommandId) {
+        if let Some(index) = self.index(id) {
+            let command = &mut self.known[index];
+            command.quotes_code = command.needs.code;
+        }
+    }
+
+    /// Adds the next bytes of the code that a command runs.
+    fn add_code(&mut self, set: &CommandSet, id: CommandId, chunk: &Chunk<'_>) {
+        let Some(index) = self.index(id).filter(|&index| self.known[index].needs.code) else {
+            return;
+        };
+        self.known[index].quote_code(chunk.bytes);
+        self.code.push(set, id, chunk);
+        self.add_code_matches(set, index);
+    }
+
+    /// Ends a piece of the code that a command runs.
+    fn end_code(&mut self, set: &CommandSet, id: CommandId) {
+        self.code.finish(set, id);
+        if let Some(index) = self.index(id) {
+            self.add_code_matches(set, index);
+        }
+    }
+
+    /// Adds the matches that have just been found in the code of a command.
+    fn add_code_matches(&mut self, set: &CommandSet, index: usize) {
+        let found = self.code.take_found();
+        for &(code, end) in &found {
+            let command = &mut self.known[index];
+            // A here-document follows the words of its command.
+            command.end = command.end.max(end);
+            self.change_at(set, index, |progress, pattern, _| {
+                progress.add_code_match(pattern, code);
+            });
+        }
+        self.code.give_back(found);
     }
 
     /// Adds the output of the commands `from` to the input of `to`, and the output of their sources.

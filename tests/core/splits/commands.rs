@@ -30,6 +30,8 @@ struct ModelCommand {
     /// The files that redirections name.
     redirected: Vec<(usize, String)>,
     runs_input: bool,
+    /// The pieces of its code, the last of which may be open.
+    code: Vec<String>,
     /// The file whose code the command runs.
     run: Option<(usize, String)>,
     sources: BTreeSet<CommandId>,
@@ -129,6 +131,18 @@ impl CommandSink for Model {
             }
             CommandEvent::StdinIsCode { command, .. } => {
                 self.commands.entry(command).or_default().runs_input = true;
+            }
+            CommandEvent::Code { command, chunk, .. } => {
+                let code = &mut self.commands.entry(command).or_default().code;
+                if code.is_empty() {
+                    code.push(String::new());
+                }
+                let last = code.last_mut().expect("a piece is open");
+                last.push_str(&utf8(chunk.bytes));
+            }
+            CommandEvent::CodeEnd { command } => {
+                let command = self.commands.entry(command).or_default();
+                command.code.push(String::new());
             }
             CommandEvent::End { command, .. } => {
                 self.commands.entry(command).or_default().end = at;
@@ -260,7 +274,7 @@ const AUTHENTICATING: &str = "git";
 /// A rule, and the function that judges the same of a complete command.
 type ModelRule = (&'static str, fn(&Model, CommandId) -> bool);
 
-const RULES: [ModelRule; 19] = [
+const RULES: [ModelRule; 22] = [
     ("command = 'rm'", |model, id| {
         model.commands[&id].name == "rm"
     }),
@@ -365,6 +379,34 @@ const RULES: [ModelRule; 19] = [
                 && model.commands.keys().any(runs)
         },
     ),
+    ("command = '{perl,psql}', code = 'a b|bb'", |model, id| {
+        let mut code = model.commands[&id].code.iter();
+        ["perl", "psql"].contains(&model.commands[&id].name.as_str())
+            && code.any(|piece| piece.contains("a b") || piece.contains("bb"))
+    }),
+    (
+        "command = 'perl', code = '^b+(?m:$)', no-flags = ['-r']",
+        |model, id| {
+            let mut code = model.commands[&id].code.iter();
+            let is_wanted = |line: &str| !line.is_empty() && line.bytes().all(|byte| byte == b'b');
+            model.commands[&id].name == "perl"
+                && code.any(|piece| piece.split('\n').next().is_some_and(is_wanted))
+                && !model.has_flag(id, &["-r"])
+        },
+    ),
+    (
+        "command = 'cat', pipe-to = { command = 'psql', code = 'b' }",
+        |model, id| {
+            let runs = |other: &CommandId| {
+                let command = &model.commands[other];
+                let mut code = command.code.iter();
+                command.name == "psql"
+                    && code.any(|piece| piece.contains('b'))
+                    && model.sources(*other).contains(&id)
+            };
+            model.commands[&id].name == "cat" && model.commands.keys().any(runs)
+        },
+    ),
     ("command = 'rm', max-operands = 0", |model, id| {
         model.commands[&id].name == "rm" && model.operands(id, 0).is_empty()
     }),
@@ -414,7 +456,7 @@ const RULES: [ModelRule; 19] = [
     ),
 ];
 
-const PIECES: [&str; 66] = [
+const PIECES: [&str; 75] = [
     "rm ",
     "rm ",
     "cat ",
@@ -481,6 +523,15 @@ const PIECES: [&str; 66] = [
     "./a ",
     "V=$(cat b); ",
     "nc $V ",
+    "perl -e ",
+    "perl -e 'a b' ",
+    "psql ",
+    "psql ",
+    "| psql\n",
+    "psql <<b\nbb\nb\n",
+    "perl <<<b ",
+    "cat <<b | psql\na b\nb\n",
+    "echo b | psql ",
 ];
 
 fn pack() -> Pack {

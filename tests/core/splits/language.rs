@@ -75,7 +75,7 @@ fn quoted_list(list: &[&str]) -> String {
 
 /// Returns the requirements of a command, of which some cannot be met together.
 fn command(random: &mut Random) -> String {
-    const PROGRAMS: [&str; 9] = [
+    const PROGRAMS: [&str; 10] = [
         "rm",
         "rm",
         "foo",
@@ -84,9 +84,10 @@ fn command(random: &mut Random) -> String {
         "sh",
         "curl",
         "git push",
+        "{perl,psql,awk}",
         "b*",
     ];
-    const REQUIREMENTS: [&str; 20] = [
+    const REQUIREMENTS: [&str; 22] = [
         "flags = ['-r|-R']",
         "flags = ['-f']",
         "flags = ['-f|--force', '-r']",
@@ -104,6 +105,8 @@ fn command(random: &mut Random) -> String {
         "redirect-to = ['b*', '/']",
         "reads = ['foo', 'b*']",
         "stdin-is-code = true",
+        "code = 'b'",
+        "code = '^(?:foo|rm)\\b|(?m:b$)'",
         "pipe-to = { command = '{sh,bar}', stdin-is-code = true }",
         "pipe-from = { command = '*', no-flags = ['-f'] }",
         "raw = 'b.?o|rm -'",
@@ -333,7 +336,7 @@ const LOOP: &str = "look into the other file, look into the other file, look int
     look into the other file, look into the other file, look into the other file, look into the other file, ";
 const FOREIGN: &str = "Это не то, что надо было сказать сегодня вечером на этой улице. ";
 
-const PIECES: [&str; 73] = [
+const PIECES: [&str; 77] = [
     "foo",
     "foo",
     "bar",
@@ -400,6 +403,10 @@ const PIECES: [&str; 73] = [
     " | sh ",
     "sh -c 'rm -f b' ",
     "sh <<b\nrm foo\nb\n",
+    "perl -e foo -e 'b;' ",
+    "awk 'rm' ",
+    "echo foo b | psql\n",
+    "psql <<b\nfoo\nrm\nb\n",
     "curl -d @foo x ",
     " > b ",
     " < foo ",

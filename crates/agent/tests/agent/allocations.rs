@@ -172,7 +172,7 @@ fn prose() -> Vec<u8> {
 }
 
 fn long_value() -> Vec<u8> {
-    let line = r#"cd src \u0026\u0026 ls -la | grep \"x\"\n\ud83d\ude00 echo größer;\t"#;
+    let line = r#"cd src \u0026\u0026 ls -la | grep \"x\"\n\ud83d\ude00 echo größer;\tpython3 -c 'print(1)'; psql -c \"select 1\";\t"#;
     format!("{{\"path\":\"a.rs\",\"command\":\"{}", line.repeat(500)).into()
 }
 

@@ -12,6 +12,9 @@ pub(super) const MAX_TEXT_BYTES: usize = 1024;
 /// The most files that the words of a command name as outputs.
 const MAX_OUTPUT_FILES: usize = 4;
 
+/// The span of [`TrackedCommand::last_word`] while code is quoted, which no word has.
+const CODE_SPAN: (u64, u64) = (u64::MAX, u64::MAX);
+
 /// The longest name of a program that is kept, in bytes.
 pub(super) const MAX_PROGRAM_BYTES: usize = 64;
 
@@ -186,6 +189,8 @@ pub(super) struct TrackedCommand {
     pub(super) saves_downloads: bool,
     pub(super) operands: OperandUse,
     pub(super) is_ended: bool,
+    /// True if the code that the command runs is quoted, because the words do not contain it.
+    pub(super) quotes_code: bool,
     /// The words so far, joined by blanks.
     pub(super) text: Vec<u8>,
     /// The span of the last word in `text`.
@@ -221,6 +226,7 @@ impl Default for TrackedCommand {
                 read: ReadOperands::All,
             },
             is_ended: false,
+            quotes_code: false,
             text: Vec::new(),
             last_word: (0, 0),
             start: u64::MAX,
@@ -253,6 +259,7 @@ impl TrackedCommand {
             saves_downloads,
             operands,
             is_ended,
+            quotes_code,
             text,
             last_word,
             start,
@@ -277,6 +284,7 @@ impl TrackedCommand {
         (*id, *parent, *needs) = (empty.id, empty.parent, empty.needs);
         (*saves_downloads, *operands) = (empty.saves_downloads, empty.operands);
         *is_ended = empty.is_ended;
+        *quotes_code = empty.quotes_code;
         *has_met = empty.has_met;
         *read_matches = empty.read_matches;
         *last_word = empty.last_word;
@@ -329,6 +337,23 @@ impl TrackedCommand {
             .iter()
             .chain(self.output_files.iter())
             .chain(downloads)
+    }
+
+    /// Adds code that the command reads from its standard input to the quoted text.
+    pub(super) fn quote_code(&mut self, code: &[u8]) {
+        if !self.quotes_code {
+            return;
+        }
+        let begins = self.last_word != CODE_SPAN;
+        self.last_word = CODE_SPAN;
+        let room = MAX_TEXT_BYTES.saturating_sub(self.text.len());
+        if room > 1 {
+            if begins {
+                self.text.push(b' ');
+            }
+            self.text
+                .extend_from_slice(&code[..code.len().min(room - 1)]);
+        }
     }
 
     /// Adds a word to the quoted text, if a pattern may match. The flags of one word have the same span.
