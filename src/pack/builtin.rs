@@ -71,6 +71,7 @@ pub(super) const PACKS: &[BuiltinPack] = &[
         "std/shell-safety",
         "files",
         "cloud",
+        "code",
         "containers",
         "databases",
         "disks",
