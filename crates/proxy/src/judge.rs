@@ -105,7 +105,7 @@ pub(crate) struct TruncatedBody;
 /// An event that arrived.
 struct ArrivedFrame {
     bytes: Vec<u8>,
-    has_data: bool,
+    has_text: bool,
     /// The records in its data.
     records: Vec<ReplyEvent>,
     is_damaged: bool,
@@ -114,7 +114,7 @@ struct ArrivedFrame {
 /// An event that is not released.
 struct HeldFrame {
     bytes: Vec<u8>,
-    has_data: bool,
+    has_text: bool,
     records: Vec<ReplyEvent>,
     texts: FrameTexts,
     /// The tool call that it is part of.
@@ -127,14 +127,16 @@ pub(crate) struct ReplyJudge {
     api: Box<dyn ReplyApi>,
     reader: Reader,
     frames: BodyFrames,
+    /// The bytes of the events before the latest one that are part of the same JSON document.
+    partial: Vec<u8>,
     parts: JudgedParts,
     held: VecDeque<HeldFrame>,
     held_bytes: usize,
     /// Tool calls that are not complete.
     open_calls: HashSet<u64>,
     out: Vec<u8>,
-    /// True after the first event with data.
-    has_data: bool,
+    /// True after the first event with text.
+    has_text: bool,
     is_over: bool,
     /// The cut after which another attempt is made, until its first event arrives.
     cut: Option<Block>,
@@ -176,13 +178,14 @@ impl ReplyJudge {
             settings,
             reader: Reader::new(UNNAMED),
             frames,
+            partial: Vec::new(),
             parts: JudgedParts::new(conversation, settings.mode, room),
             api,
             held: VecDeque::new(),
             held_bytes: 0,
             open_calls: HashSet::new(),
             out: Vec::new(),
-            has_data: false,
+            has_text: false,
             is_over: false,
             cut: None,
             is_waiting: false,
@@ -205,7 +208,8 @@ impl ReplyJudge {
             let frame = self.read(frame, false, &mut events);
             self.judge_frame(frame, events);
         }
-        if self.held_bytes + self.frames.pending_len() > self.settings.held_bytes {
+        let unread = self.partial.len() + self.frames.pending_len();
+        if self.held_bytes + unread > self.settings.held_bytes {
             self.end(&Block::new(
                 "more text is held back than the proxy may store",
             ));
@@ -224,11 +228,13 @@ impl ReplyJudge {
         let (mut events, mut ending) = (Vec::new(), Vec::new());
         let rest = self.frames.finish();
         let mut frame = self.read(rest, true, &mut events);
+        let malformed = self.reader.malformed_events();
         self.reader.finish(&mut |_, event| ending.push(event));
+        frame.is_damaged |= self.reader.malformed_events() > malformed;
         // Bytes in no known framing are not the data of an event.
         let is_unframed = |event: &Event| matches!(event, Event::Unscanned { .. });
         let has_text =
-            self.has_data || frame.has_data || events.iter().chain(&ending).any(is_unframed);
+            self.has_text || frame.has_text || events.iter().chain(&ending).any(is_unframed);
         frame.is_damaged |= has_text && !self.is_recognized();
         self.judge_frame(frame, events);
         if self.is_waiting() {
@@ -401,25 +407,38 @@ impl ReplyJudge {
     /// Reads an event, which is parsed once: by the reader of the format, which adds to `events`. `is_last` is true for
     /// the bytes after the last event, which may lack its end.
     fn read(&mut self, bytes: Vec<u8>, is_last: bool, events: &mut Vec<Event>) -> ArrivedFrame {
-        let malformed = self.reader.malformed_events();
-        let has_data = self.frames.has_data(&bytes);
+        let (malformed, stray) = (self.reader.malformed_events(), self.reader.stray_lines());
+        let mut has_text = self.frames.has_text(&bytes);
         let mut records = Vec::new();
         let mut seen = |record: WireRecord<'_>| records.push(self.api.read(record));
         let mut on = |_: &str, event: Event| events.push(event);
         self.reader.push_records(&bytes, &mut seen, &mut on);
-        if is_last && has_data {
+        if is_last && has_text {
             // The end of the event, so that what follows is the end of the input alone.
             self.reader.push_records(b"\n\n", &mut seen, &mut on);
         }
+        let is_lines = self.frames.is_lines();
+        let is_partial = self.reader.has_partial_document();
         // A line that is part of a longer document would be released before the document is read.
-        let is_partial = self.frames.is_lines()
-            && has_data
-            && (records.is_empty() || self.reader.has_partial_document());
+        let is_cut = is_lines && has_text && (records.is_empty() || is_partial);
+        let is_damaged = is_cut
+            || self.reader.malformed_events() > malformed
+            || self.reader.stray_lines() > stray;
+        let mut bytes = bytes;
+        if !self.partial.is_empty() {
+            bytes = [std::mem::take(&mut self.partial), bytes].concat();
+            has_text = true;
+        }
+        if is_partial && !is_lines && !is_last {
+            // A document that is labelled as an event stream is sent once it is read.
+            self.partial = std::mem::take(&mut bytes);
+            has_text = false;
+        }
         ArrivedFrame {
             bytes,
-            has_data,
+            has_text,
             records,
-            is_damaged: is_partial || self.reader.malformed_events() > malformed,
+            is_damaged,
         }
     }
 
@@ -457,15 +476,15 @@ impl ReplyJudge {
         }
         self.held_bytes += frame.bytes.len();
         // If a cut led to another attempt, its response has begun: the cut is not reported.
-        if frame.has_data {
+        if frame.has_text {
             self.cut = None;
         }
-        self.has_data |= frame.has_data;
+        self.has_text |= frame.has_text;
         if self.held.is_empty() {
             self.held.reserve_exact(1);
         }
         self.held.push_back(HeldFrame {
-            has_data: frame.has_data,
+            has_text: frame.has_text,
             bytes: frame.bytes,
             records: frame.records,
             texts,
@@ -496,7 +515,7 @@ impl ReplyJudge {
             let is_held = frame
                 .call
                 .is_some_and(|call| self.open_calls.contains(&call));
-            let is_unread = frame.has_data && !self.is_recognized() && !self.is_lenient();
+            let is_unread = frame.has_text && !self.is_recognized() && !self.is_lenient();
             if is_held || is_unread || !self.parts.is_released(&frame.texts) {
                 return;
             }
@@ -505,7 +524,7 @@ impl ReplyJudge {
             };
             self.held_bytes -= frame.bytes.len();
             let edits = self.parts.take_edits(&frame.texts);
-            if edits.is_empty() && !(frame.has_data && self.splices()) {
+            if edits.is_empty() && !(frame.has_text && self.splices()) {
                 frame.records.into_iter().for_each(|it| self.api.sent(it));
                 match self.out.is_empty() {
                     true => self.out = frame.bytes,
@@ -578,7 +597,8 @@ impl ReplyJudge {
         self.reader = Reader::new(UNNAMED);
         // The rest of the cut response is not part of the next one.
         drop(self.frames.finish());
-        self.has_data = false;
+        self.partial = Vec::new();
+        self.has_text = false;
         self.report.retries += 1;
         self.api.splice(&mut self.out);
     }
@@ -641,7 +661,7 @@ impl ArrivedFrame {
     fn empty() -> ArrivedFrame {
         ArrivedFrame {
             bytes: Vec::new(),
-            has_data: false,
+            has_text: false,
             records: Vec::new(),
             is_damaged: false,
         }

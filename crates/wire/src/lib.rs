@@ -286,6 +286,7 @@ impl Reader {
             reader: None,
             unknown: 0,
             malformed: 0,
+            stray: 0,
         };
         Reader {
             cap,
@@ -305,6 +306,14 @@ impl Reader {
     #[must_use]
     pub fn malformed_events(&self) -> u64 {
         self.records.malformed
+    }
+
+    /// Returns the number of lines so far that are not read: lines of no known framing, and lines in an event stream that
+    /// are neither blank nor a comment nor a field of the standard nor a JSON document. Clients with lenient parsers may
+    /// read such a line.
+    #[must_use]
+    pub fn stray_lines(&self) -> u64 {
+        self.records.stray
     }
 
     /// Reads the next bytes and passes each event to `on` with the name of its stream.
@@ -412,6 +421,7 @@ impl Reader {
                 return;
             }
             self.records.unknown += word.len() as u64;
+            self.records.stray += u64::from(!word.is_empty());
             rest = &line[word.len()..];
             if rest.is_empty() {
                 self.framing = if last {
@@ -503,6 +513,8 @@ struct RecordReader {
     unknown: u64,
     /// The number of damaged events.
     malformed: u64,
+    /// The number of lines that are not read.
+    stray: u64,
 }
 
 impl RecordReader {
@@ -511,7 +523,10 @@ impl RecordReader {
             SseEvent::Message { event, data, .. } => self.text(event, data, seen, on),
             // Some gateways append an error body without SSE framing to a stream with it.
             SseEvent::Stray(line) if line.starts_with(b"{") => self.text("", line, seen, on),
-            SseEvent::Stray(line) => self.count_unscanned(line.len() as u64, "not-sse", on),
+            SseEvent::Stray(line) => {
+                self.stray += 1;
+                self.count_unscanned(line.len() as u64, "not-sse", on);
+            }
             SseEvent::Dropped { bytes } => self.malformed(bytes, "too-long", on),
         }
     }

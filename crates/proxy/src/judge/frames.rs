@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::sse_frames::{SseFrames, has_sse_data, sse_data, with_data};
+use super::sse_frames::{SseFrames, has_sse_text, sse_data, with_data};
 
 /// The form of a streamed body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,10 +91,11 @@ impl BodyFrames {
         }
     }
 
-    /// Returns true if the frame has data.
-    pub(crate) fn has_data(&self, frame: &[u8]) -> bool {
+    /// Returns true if the frame has text that a client may read: data, or, in an event stream, a line that is neither a
+    /// comment nor a field.
+    pub(crate) fn has_text(&self, frame: &[u8]) -> bool {
         match self {
-            BodyFrames::Events(_) => has_sse_data(frame),
+            BodyFrames::Events(_) => has_sse_text(frame),
             BodyFrames::Lines(_) => !frame.trim_ascii().is_empty(),
         }
     }
@@ -120,7 +121,7 @@ mod tests {
             found.push(frames.finish());
             assert_eq!(found.concat(), text);
             for frame in &found {
-                assert_eq!(frames.has_data(frame), frames.data(frame).is_some());
+                assert_eq!(frames.has_text(frame), frames.data(frame).is_some());
             }
             let data: Vec<_> = found
                 .iter()

@@ -162,9 +162,13 @@ pub(crate) fn sse_data(event: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(joined)
 }
 
-/// Returns true if an event has data.
-pub(crate) fn has_sse_data(event: &[u8]) -> bool {
-    lines(event).any(|line| data_line(line).is_some())
+/// Returns true if an event has data, or a line that is neither blank nor a comment nor a field without content.
+pub(crate) fn has_sse_text(event: &[u8]) -> bool {
+    lines(event).any(|line| {
+        let text = line.trim_ascii_end();
+        let name = text.split(|byte| *byte == b':').next();
+        !text.is_empty() && !matches!(name, Some(b"" | b"event" | b"id" | b"retry"))
+    })
 }
 
 /// Returns the event with other data, which is one line; its other lines stay.
@@ -262,7 +266,8 @@ mod tests {
         assert_eq!(sse_data(event).unwrap(), &b"{\"a\":\n1}"[..]);
         let other = with_data(event, b"{\"a\":\n2}");
         assert_eq!(other, b"event: e\r\ndata: {\"a\": 2}\r\nid: 4\r\n\r\n");
-        assert!(has_sse_data(event) && !has_sse_data(b": comment\n\n"));
+        assert!(has_sse_text(event) && !has_sse_text(b": comment\nid: 1\nretry: 2\n\n"));
+        assert!(has_sse_text(b"{\"a\": 1}") && has_sse_text(b"event: e\n data: x\n\n"));
         assert_eq!(sse_data(b": comment\n\n"), None);
         assert_eq!(sse_data(b"database: x\n\n"), None);
         assert_eq!(sse_data(b"data\n\n").unwrap(), &b""[..]);

@@ -1,0 +1,91 @@
+//! Bodies whose framing is not that of their `content-type`, and lines that are no part of an event stream.
+
+use super::replies::{Piece, stream, whole};
+use super::{SETTINGS, aborting, every_api, judge_with, new_judge};
+use crate::judge::{BodyFrames, JudgeSettings, ReplyJudge};
+use crate::routes::ModelApi::{self, OpenAiChat};
+
+/// Judges a body as an event stream, in pieces of that length.
+fn as_events(api: ModelApi, body: &str, size: usize) -> (String, bool) {
+    let mut judge = ReplyJudge::new(api, BodyFrames::events(), &aborting("forbidden"), SETTINGS);
+    let judge = judge.as_mut().unwrap();
+    let mut sent = Vec::new();
+    for piece in body.as_bytes().chunks(size) {
+        judge.push(piece);
+        sent.extend(judge.take());
+    }
+    let ended = judge.finish();
+    sent.extend(judge.take());
+    assert_eq!(ended, Ok(()), "{api:?}");
+    (String::from_utf8(sent).unwrap(), judge.report().is_blocked)
+}
+
+#[test]
+fn a_document_that_is_labelled_as_an_event_stream_is_judged_before_it_is_sent() {
+    for api in every_api() {
+        for (text, is_blocked) in [("fine", false), ("so forbidden", true)] {
+            let reply = whole(api, &[Piece::Text(&[text])]);
+            let lines = format!("{reply:#}");
+            let spread = lines.replace('\n', "\n\n");
+            for body in [reply.to_string(), format!("{reply}\n\n"), lines, spread] {
+                for size in [1, 7, body.len()] {
+                    let (sent, was_blocked) = as_events(api, &body, size);
+                    assert_eq!(was_blocked, is_blocked, "{api:?} {body}");
+                    assert!(!sent.contains("forbidden"), "{api:?} {sent}");
+                    assert!(is_blocked || sent == body, "{api:?} {sent}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_document_that_breaks_off_in_an_event_stream_is_not_sent() {
+    let reply = whole(OpenAiChat, &[Piece::Text(&["secret"])]).to_string();
+    let spread = format!("{:#}", whole(OpenAiChat, &[Piece::Text(&["secret"])]));
+    for body in [&reply, &spread.replace('\n', "\n\n")] {
+        let cut = &body[..body.len() - 2];
+        let (sent, was_blocked) = as_events(OpenAiChat, cut, cut.len());
+        assert!(was_blocked && !sent.contains("secret"), "{sent}");
+    }
+}
+
+#[test]
+fn a_line_that_is_no_field_stops_the_reply() {
+    let usual = stream(OpenAiChat, &[Piece::Text(&["Hello"])]);
+    let (first, rest) = usual.split_at(usual.find("\n\n").unwrap() + 2);
+    let chunk = r#"{"choices":[{"index":0,"delta":{"content":"forbidden"}}]}"#;
+    for name in [" data: ", "Data: ", "", "data : ", "x"] {
+        for before in ["", first, "event: x\n"] {
+            let body = format!("{before}{name}{chunk}\n\n{rest}");
+            let (sent, was_blocked) = as_events(OpenAiChat, &body, body.len());
+            assert!(was_blocked && !sent.contains("forbidden"), "{sent}");
+        }
+    }
+    for line in [": secret", "id: 5", "retry: 5", "event: x", ":"] {
+        let body = format!("{first}{line}\n\n{rest}");
+        assert_eq!(as_events(OpenAiChat, &body, 1), (body, false));
+    }
+    let open = JudgeSettings {
+        fail_open: true,
+        ..SETTINGS
+    };
+    let body = format!("{first} data: x\n\n{rest}");
+    let judged = judge_with(OpenAiChat, &aborting("forbidden"), open, [body.as_bytes()]);
+    assert_eq!(judged.sent, body);
+    assert!(judged.report.is_unreadable);
+}
+
+#[test]
+fn a_document_in_parts_counts_as_held() {
+    let settings = JudgeSettings {
+        held_bytes: 64,
+        ..SETTINGS
+    };
+    let mut judge = new_judge(OpenAiChat, &aborting("never"), settings);
+    judge.push(b"{\"id\":\n\n");
+    for _ in 0..20 {
+        judge.push(b"   \n\n");
+    }
+    assert!(judge.is_over());
+}
