@@ -9,6 +9,7 @@ mod api;
 mod frames;
 mod json_edit;
 mod parts;
+mod quotes;
 mod sse_frames;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -305,7 +306,8 @@ impl ReplyJudge {
     pub(crate) fn warnings(&self) -> Vec<Note> {
         let acted = self.parts.decisions().filter(|it| !it.is_suppressed());
         let warned = acted.filter(|decision| decision.action == Action::Warn);
-        warned.filter_map(warning).collect()
+        let pack = self.parts.conversation().pack();
+        warned.filter_map(|it| warning(it, pack)).collect()
     }
 
     /// Drains the output: the bytes to send to the client.

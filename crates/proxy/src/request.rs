@@ -175,14 +175,20 @@ fn judge_part(
         };
         actions.decisions.extend_from_slice(&screened.decisions);
         if let Flow::Cut(cut) = &screened.flow {
-            return Err(Block::from_cut(cut, &screened.decisions).request_reason());
+            return Err(
+                Block::from_cut(cut, &screened.decisions, conversation.pack()).request_reason(),
+            );
         }
         let (mut before, mut after) = (Vec::new(), Vec::new());
         for decision in screened.decisions.iter().filter(|it| !it.is_suppressed()) {
             match decision.action {
                 Action::Prepend => before.push(decision.message.clone()),
                 Action::Append => after.push(decision.message.clone()),
-                Action::Warn => actions.warnings.extend(warning(decision)),
+                Action::Warn => {
+                    actions
+                        .warnings
+                        .extend(warning(decision, conversation.pack()));
+                }
                 _ => {}
             }
         }

@@ -5,10 +5,12 @@ use std::collections::{HashMap, VecDeque};
 
 use ttsr::conversation::Note;
 use ttsr::{
-    Action, Channel, Conversation, Cut, DecisionRecord, Event, Flow, Mode, PartId, Suppression,
+    Action, Channel, Conversation, Cut, DecisionRecord, Event, Flow, Mode, Pack, PartId,
+    Suppression,
 };
 
 use super::json_edit::TextReplacement;
+use super::quotes::without_matches;
 
 /// The reason why a reply is blocked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,11 +61,11 @@ impl Block {
     }
 
     /// Returns the block of a cut. The message does not repeat the text that matched: it may be a secret.
-    pub(crate) fn from_cut(cut: &Cut, decisions: &[DecisionRecord]) -> Block {
+    pub(crate) fn from_cut(cut: &Cut, decisions: &[DecisionRecord], pack: &Pack) -> Block {
         let of_cut = decisions
             .iter()
             .filter(|decision| decision.rule.as_deref() == cut.rule() && cut.rule().is_some());
-        let mut message = without_matches(cut.message.clone(), of_cut);
+        let mut message = without_matches(cut.message.clone(), of_cut, pack);
         // The default message begins with the id, which the reason names already.
         let id = cut.rule().map(|id| format!("{id}: "));
         if let Some(rest) = id.and_then(|id| message.strip_prefix(&id).map(str::to_owned)) {
@@ -95,24 +97,11 @@ impl Block {
 }
 
 /// Returns the warning of a decision, without the text that matched.
-pub(crate) fn warning(decision: &DecisionRecord) -> Option<Note> {
+pub(crate) fn warning(decision: &DecisionRecord, pack: &Pack) -> Option<Note> {
     Some(Note {
         rule: decision.rule.clone()?,
-        text: without_matches(decision.message.clone(), [decision]),
+        text: without_matches(decision.message.clone(), [decision], pack),
     })
-}
-
-/// Returns the message without the texts that matched, which may be secrets. Short matches stay.
-fn without_matches<'d>(
-    mut message: String,
-    decisions: impl IntoIterator<Item = &'d DecisionRecord>,
-) -> String {
-    for decision in decisions {
-        if decision.matched.len() >= 6 {
-            message = message.replace(&decision.matched, "…");
-        }
-    }
-    message
 }
 
 /// One text in a frame: a delta, or the repetition of a part from its start.
@@ -457,8 +446,10 @@ impl JudgedParts {
     }
 
     fn check(&self, flow: Flow) -> Result<(), Block> {
-        flow.ok()
-            .map_err(|cut| Block::from_cut(&cut, self.conversation.decisions()))
+        flow.ok().map_err(|cut| {
+            let conversation = &self.conversation;
+            Block::from_cut(&cut, conversation.decisions(), conversation.pack())
+        })
     }
 
     /// Takes the text of a part that rules release, and records where it differs from the text that was delivered.
