@@ -461,8 +461,8 @@ impl ReplyJudge {
         let mut texts = FrameTexts::default();
         if self.settings.mode == Mode::Live {
             self.open_calls.extend(hold.call);
-            texts.after_replies = hold.waits_for_end.then_some(self.parts.ended);
         }
+        let ended = self.parts.ended;
         for event in events {
             let completes_calls = matches!(&event, Event::Finish { reason } if !is_truncated(reason))
                 && self.api.end_completes_calls();
@@ -475,6 +475,11 @@ impl ReplyJudge {
         }
         if let (Some(call), true) = (hold.call, hold.completes_call) {
             self.open_calls.remove(&call);
+        }
+        // A reply that has ended is not waited for if its end is repeated.
+        let is_ended = self.parts.is_ended() && self.parts.ended == ended;
+        if hold.waits_for_end && !is_ended && self.settings.mode == Mode::Live {
+            texts.after_replies = Some(ended);
         }
         self.held_bytes += frame.bytes.len();
         // If a cut led to another attempt, its response has begun: the cut is not reported.

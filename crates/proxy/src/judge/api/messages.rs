@@ -1,5 +1,7 @@
 //! Anthropic's Messages API. The reason of a block is a separate text block.
 
+use std::collections::BTreeSet;
+
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use ttsr_wire::{JsonValue, WireFormat, WireRecord};
@@ -19,8 +21,8 @@ pub(super) struct MessagesReply {
     /// True if a whole tool call was sent, which the client runs.
     has_call: bool,
     output_tokens: u64,
-    /// The tool call that is arriving.
-    arriving: Option<u64>,
+    /// The tool calls that are arriving.
+    arriving: BTreeSet<u64>,
     /// The index of the first block of this attempt.
     base: u64,
     /// The usage at the start of this attempt, in JSON.
@@ -147,7 +149,7 @@ impl ReplyApi for MessagesReply {
             return EventHold::default();
         };
         if let MessagesEventKind::BlockStart(BlockKind::ToolUse | BlockKind::ServerToolUse) = kind {
-            self.arriving = Some(*index);
+            self.arriving.insert(*index);
         }
         let is_of_block = matches!(
             kind,
@@ -155,10 +157,10 @@ impl ReplyApi for MessagesReply {
                 | MessagesEventKind::Block
                 | MessagesEventKind::BlockStop
         );
-        let call = self.arriving.filter(|known| is_of_block && known == index);
+        let call = (is_of_block && self.arriving.contains(index)).then_some(*index);
         let completes_call = call.is_some() && *kind == MessagesEventKind::BlockStop;
         if completes_call {
-            self.arriving = None;
+            self.arriving.remove(index);
         }
         EventHold {
             call,
@@ -201,7 +203,8 @@ impl ReplyApi for MessagesReply {
             let stop = json!({"type": "content_block_stop", "index": open.index});
             push_event(out, "content_block_stop", &stop);
         }
-        (self.arriving, self.base, self.usage) = (None, self.next, None);
+        (self.base, self.usage) = (self.next, None);
+        self.arriving.clear();
     }
 
     fn splice_event(&mut self, data: &[u8]) -> SplicedEvent {

@@ -594,3 +594,53 @@ fn a_call_that_wants_a_review_is_stopped_if_it_must_not_run_without_one() {
         );
     }
 }
+
+#[test]
+fn calls_whose_events_are_interleaved_leave_once_they_are_complete() {
+    let block = |index: u64, kind: &str, rest: &str| {
+        format!("event: {kind}\ndata: {{\"type\":\"{kind}\",\"index\":{index}{rest}}}\n\n")
+    };
+    let start = |index| {
+        let call = format!(r#"{{"type":"tool_use","id":"t{index}","name":"bash","input":{{}}}}"#);
+        block(
+            index,
+            "content_block_start",
+            &format!(r#","content_block":{call}"#),
+        )
+    };
+    let delta = |index, json: &str| {
+        let delta = format!(r#","delta":{{"type":"input_json_delta","partial_json":"{json}"}}"#);
+        block(index, "content_block_delta", &delta)
+    };
+    let stop = |index| block(index, "content_block_stop", "");
+    let usual = stream(AnthropicMessages, &[]);
+    let (head, end) = usual.split_at(usual.find("event: message_delta").unwrap());
+    let calls = |second: &str| {
+        let events = [
+            start(0),
+            start(1),
+            delta(0, "{}"),
+            delta(1, second),
+            stop(0),
+            stop(1),
+        ];
+        format!("{head}{}{end}", events.concat())
+    };
+    let pack = aborting("forbidden");
+    let fine = judge(AnthropicMessages, &pack, &calls("[1]"));
+    assert_eq!((fine.sent, fine.ended), (calls("[1]"), Ok(())));
+    let stopped = judge(AnthropicMessages, &pack, &calls("forbidden"));
+    assert!(stopped.report.is_blocked && !stopped.sent.contains("forbidden"));
+}
+
+#[test]
+fn an_end_that_is_repeated_does_not_break_the_reply_off() {
+    for api in every_api() {
+        let text = stream(api, &[Piece::Text(&["Hello"])]);
+        let last = events(api, &[]);
+        let last = last[last.len().saturating_sub(2)..].concat();
+        let text = text + &last;
+        let judged = judge(api, &aborting("never"), &text);
+        assert_eq!((judged.sent, judged.ended), (text, Ok(())), "{api:?}");
+    }
+}
