@@ -177,7 +177,7 @@ impl ReplyJudge {
         let room = repeats.then_some(settings.held_bytes);
         Some(ReplyJudge {
             settings,
-            reader: Reader::new(UNNAMED),
+            reader: Reader::new(UNNAMED).expecting(api.format()),
             frames,
             partial: Vec::new(),
             parts: JudgedParts::new(conversation, settings.mode, room),
@@ -461,6 +461,7 @@ impl ReplyJudge {
         let mut texts = FrameTexts::default();
         if self.settings.mode == Mode::Live {
             self.open_calls.extend(hold.call);
+        let is_error = events.iter().any(|it| matches!(it, Event::Error { .. }));
         }
         let ended = self.parts.ended;
         for event in events {
@@ -478,7 +479,13 @@ impl ReplyJudge {
         }
         // A reply that has ended is not waited for if its end is repeated.
         let is_ended = self.parts.is_ended() && self.parts.ended == ended;
-        if hold.waits_for_end && !is_ended && self.settings.mode == Mode::Live {
+        if hold.waits_for_end && !is_ended && !is_error && self.settings.mode == Mode::Live {
+        // Nothing follows an error of the server that would decide what is held.
+        let drops_held = is_error && !self.held.is_empty() && self.parts.is_released(&texts);
+        if drops_held {
+            self.held.clear();
+            self.held_bytes = 0;
+        }
             texts.after_replies = Some(ended);
         }
         self.held_bytes += frame.bytes.len();
@@ -496,6 +503,7 @@ impl ReplyJudge {
             records: frame.records,
             texts,
             call: hold.call,
+        self.is_over |= drops_held;
         });
         self.release();
         let most = self.settings.held_bytes;
@@ -601,7 +609,7 @@ impl ReplyJudge {
         self.held.clear();
         self.held_bytes = 0;
         self.open_calls.clear();
-        self.reader = Reader::new(UNNAMED);
+        self.reader = Reader::new(UNNAMED).expecting(self.api.format());
         // The rest of the cut response is not part of the next one.
         drop(self.frames.finish());
         self.partial = Vec::new();

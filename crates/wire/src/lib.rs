@@ -135,13 +135,20 @@ impl WireFormat {
     }
 
     /// Returns the format that `record` belongs to. `event` is the `event` field of server-sent events.
-    fn recognize(event: &str, record: &JsonValue<'_>) -> Option<WireFormat> {
+    /// An error alone is of the format `expected`, if there is one.
+    fn recognize(
+        event: &str,
+        record: &JsonValue<'_>,
+        expected: Option<WireFormat>,
+    ) -> Option<WireFormat> {
         let kind = record.text("type");
         let kind = kind.as_deref().unwrap_or(event);
         let object = record.text("object").unwrap_or_default();
         let has = |key| record.get(key).is_some();
         if has("deltas") && has("parts") {
             Some(WireFormat::Compact)
+        } else if expected.is_some() && WireFormat::is_error_alone(kind, record) {
+            expected
         } else if let Some(format) = WireFormat::recognize_by_member(event, kind, record) {
             Some(format)
         } else if kind.starts_with("response.") || object == "response" {
@@ -160,6 +167,22 @@ impl WireFormat {
         } else {
             has("error").then_some(WireFormat::OpenAiChat)
         }
+    }
+
+    /// Returns true if the record is an error and has nothing of a reply.
+    fn is_error_alone(kind: &str, record: &JsonValue<'_>) -> bool {
+        let has = |key: &str| record.get(key).is_some();
+        let is_error = kind == "error" || has("error") || record.bytes("object") == Some(b"error");
+        let content = [
+            "choices",
+            "candidates",
+            "content",
+            "output",
+            "delta",
+            "response",
+        ];
+        let has_message = record.get("message").is_some_and(JsonValue::is_object);
+        is_error && !has_message && !content.into_iter().any(has)
     }
 
     /// Recognises the formats that have a member or a kind that no other format has.
@@ -283,6 +306,7 @@ impl Reader {
     pub fn with_cap(default_name: &str, cap: usize) -> Reader {
         let records = RecordReader {
             default_name: default_name.to_owned(),
+            expected: None,
             reader: None,
             unknown: 0,
             malformed: 0,
@@ -296,6 +320,22 @@ impl Reader {
     }
 
     /// Returns the format, or `None` until a record has identified it.
+    /// Returns the reader of a reply whose API is known: an error, which has the same form in several formats, is of this
+    /// format. Other records are still recognised by their content.
+    ///
+    /// # Example: an error as the first record
+    /// ```
+    /// use ttsr_wire::{Reader, WireFormat};
+    /// let mut reader = Reader::new("body.txt").expecting(WireFormat::Gemini);
+    /// reader.push(b"data: {\"error\":{\"code\":503}}\n\n", &mut |_, _| {});
+    /// assert_eq!(reader.format(), Some(WireFormat::Gemini));
+    /// ```
+    #[must_use]
+    pub fn expecting(mut self, format: WireFormat) -> Reader {
+        self.records.expected = Some(format);
+        self
+    }
+
     #[must_use]
     pub fn format(&self) -> Option<WireFormat> {
         self.records.reader.as_ref().map(|(format, _)| *format)
@@ -516,6 +556,8 @@ struct RecordReader {
     /// The number of lines that are not read.
     stray: u64,
 }
+    /// The format of an error alone.
+    expected: Option<WireFormat>,
 
 impl RecordReader {
     fn sse(&mut self, event: SseEvent<'_>, seen: RecordSink<'_>, on: EventSink<'_>) {
@@ -610,7 +652,8 @@ impl RecordReader {
     ) {
         seen(WireRecord::Object(value));
         let known = self.reader.as_ref().map(|(format, _)| *format);
-        let Some(format) = known.or_else(|| WireFormat::recognize(event, value)) else {
+        let Some(format) = known.or_else(|| WireFormat::recognize(event, value, self.expected))
+        else {
             self.unknown += value.raw().len() as u64;
             return;
         };

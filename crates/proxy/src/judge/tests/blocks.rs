@@ -644,3 +644,48 @@ fn an_end_that_is_repeated_does_not_break_the_reply_off() {
         assert_eq!((judged.sent, judged.ended), (text, Ok(())), "{api:?}");
     }
 }
+
+/// An error of a server in the form of the API.
+fn server_error(api: ModelApi) -> &'static str {
+    match api {
+        AnthropicMessages => {
+            "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Busy\"}}\n\n"
+        }
+        OpenAiResponses => {
+            "event: error\ndata: {\"type\":\"error\",\"sequence_number\":9,\"code\":\"x\",\"message\":\"Busy\"}\n\n"
+        }
+        OllamaChat | OllamaGenerate => "{\"error\":\"Busy\"}\n",
+        _ => "data: {\"error\":{\"code\":503,\"message\":\"Busy\"}}\n\n",
+    }
+}
+
+#[test]
+fn an_error_of_the_server_passes_also_as_the_first_event_and_while_something_is_held() {
+    let pack = pack_of(Pattern::regex("key-[0-9]{4}\\b"), |rule| {
+        rule.action = Action::Redact
+    });
+    for api in every_api() {
+        let error = server_error(api);
+        let first = judge(api, &pack, error);
+        assert_eq!(
+            (&*first.sent, first.ended, first.report.is_blocked),
+            (error, Ok(()), false),
+            "{api:?}"
+        );
+        let mut pieces = vec![vec![Piece::Text(&["It is key-12"])]];
+        if APIS.contains(&api) {
+            pieces.push(vec![Piece::Tool("bash", &["{\"a\":", "1}"])]);
+        }
+        for piece in pieces {
+            let all = events(api, &piece);
+            let held = all
+                .iter()
+                .position(|it| it.contains("key-12") || it.contains("bash"));
+            let begun = all[..=held.unwrap()].concat();
+            let judged = judge(api, &pack, &(begun + error));
+            assert!(judged.sent.ends_with(error), "{api:?} {}", judged.sent);
+            assert_eq!((judged.ended, judged.report.is_blocked), (Ok(()), false));
+            assert!(!judged.sent.contains("key-12"), "{api:?}");
+        }
+    }
+}
