@@ -229,9 +229,9 @@ impl ReplyJudge {
         let (mut events, mut ending) = (Vec::new(), Vec::new());
         let rest = self.frames.finish();
         let mut frame = self.read(rest, true, &mut events);
-        let malformed = self.reader.malformed_events();
+        let damages = self.damages();
         self.reader.finish(&mut |_, event| ending.push(event));
-        frame.is_damaged |= self.reader.malformed_events() > malformed;
+        frame.is_damaged |= self.damages() > damages;
         // Bytes in no known framing are not the data of an event.
         let is_unframed = |event: &Event| matches!(event, Event::Unscanned { .. });
         let has_text =
@@ -357,7 +357,7 @@ impl ReplyJudge {
         self.reader.push(body, &mut |_, event| events.push(event));
         self.reader.finish(&mut |_, event| events.push(event));
         let mut texts = FrameTexts::default();
-        let is_damaged = self.reader.malformed_events() > 0 || !self.is_recognized();
+        let is_damaged = self.damages() > 0 || !self.is_recognized();
         if let Some(problem) = self.problem(&events, is_damaged) {
             self.report.is_unreadable = true;
             if !self.is_lenient() {
@@ -409,7 +409,7 @@ impl ReplyJudge {
     /// Reads an event, which is parsed once: by the reader of the format, which adds to `events`. `is_last` is true for
     /// the bytes after the last event, which may lack its end.
     fn read(&mut self, bytes: Vec<u8>, is_last: bool, events: &mut Vec<Event>) -> ArrivedFrame {
-        let (malformed, stray) = (self.reader.malformed_events(), self.reader.stray_lines());
+        let damages = self.damages();
         let mut has_text = self.frames.has_text(&bytes);
         let mut records = Vec::new();
         let mut seen = |record: WireRecord<'_>| records.push(self.api.read(record));
@@ -423,9 +423,7 @@ impl ReplyJudge {
         let is_partial = self.reader.has_partial_document();
         // A line that is part of a longer document would be released before the document is read.
         let is_cut = is_lines && has_text && (records.is_empty() || is_partial);
-        let is_damaged = is_cut
-            || self.reader.malformed_events() > malformed
-            || self.reader.stray_lines() > stray;
+        let is_damaged = is_cut || self.damages() > damages;
         let mut bytes = bytes;
         if !self.partial.is_empty() {
             bytes = [std::mem::take(&mut self.partial), bytes].concat();
@@ -461,9 +459,9 @@ impl ReplyJudge {
         let mut texts = FrameTexts::default();
         if self.settings.mode == Mode::Live {
             self.open_calls.extend(hold.call);
-        let is_error = events.iter().any(|it| matches!(it, Event::Error { .. }));
         }
         let ended = self.parts.ended;
+        let is_error = events.iter().any(|it| matches!(it, Event::Error { .. }));
         for event in events {
             let completes_calls = matches!(&event, Event::Finish { reason } if !is_truncated(reason))
                 && self.api.end_completes_calls();
@@ -480,13 +478,13 @@ impl ReplyJudge {
         // A reply that has ended is not waited for if its end is repeated.
         let is_ended = self.parts.is_ended() && self.parts.ended == ended;
         if hold.waits_for_end && !is_ended && !is_error && self.settings.mode == Mode::Live {
+            texts.after_replies = Some(ended);
+        }
         // Nothing follows an error of the server that would decide what is held.
         let drops_held = is_error && !self.held.is_empty() && self.parts.is_released(&texts);
         if drops_held {
             self.held.clear();
             self.held_bytes = 0;
-        }
-            texts.after_replies = Some(ended);
         }
         self.held_bytes += frame.bytes.len();
         // If a cut led to another attempt, its response has begun: the cut is not reported.
@@ -503,9 +501,9 @@ impl ReplyJudge {
             records: frame.records,
             texts,
             call: hold.call,
-        self.is_over |= drops_held;
         });
         self.release();
+        self.is_over |= drops_held;
         let most = self.settings.held_bytes;
         if self.held_bytes > most {
             self.end(&Block::new(
@@ -643,6 +641,12 @@ impl ReplyJudge {
     /// Returns true if replies that cannot be read pass.
     fn is_lenient(&self) -> bool {
         self.settings.fail_open || self.settings.mode == Mode::Shadow
+    }
+
+    /// Returns the number of events and lines so far that cannot be read, or that clients may read in another way.
+    fn damages(&self) -> u64 {
+        let reader = &self.reader;
+        reader.malformed_events() + reader.stray_lines() + reader.ambiguous_documents()
     }
 
     fn is_recognized(&self) -> bool {

@@ -54,9 +54,21 @@ impl<'a> JsonValue<'a> {
     /// Parses the first value of `text`; returns it with the rest, or `None` if the value is missing or malformed.
     #[must_use]
     pub fn parse(text: &'a [u8]) -> Option<(JsonValue<'a>, &'a [u8])> {
-        let mut parser = JsonParser { text, at: 0 };
+        let (value, rest, _) = JsonValue::parse_noting_duplicates(text)?;
+        Some((value, rest))
+    }
+
+    /// Parses as [`parse`](Self::parse). The last element is true if an object in the value has a name twice.
+    pub(super) fn parse_noting_duplicates(
+        text: &'a [u8],
+    ) -> Option<(JsonValue<'a>, &'a [u8], bool)> {
+        let mut parser = JsonParser {
+            text,
+            at: 0,
+            has_duplicates: false,
+        };
         let value = parser.value(0)?;
-        Some((value, &text[parser.at..]))
+        Some((value, &text[parser.at..], parser.has_duplicates))
     }
 
     /// Returns the member of that name, the last one of duplicates; `None` also if it is `null`.
@@ -234,9 +246,25 @@ fn is_metadata(key: &[u8]) -> bool {
     key.ends_with(b"_id") || METADATA.iter().any(|name| *key == *name.as_bytes())
 }
 
+/// The most members of an object whose names are compared in pairs.
+const FEW: usize = 16;
+
+/// Returns true if two members have the same name.
+fn have_duplicates(members: &[(Cow<'_, [u8]>, JsonValue<'_>)]) -> bool {
+    if members.len() <= FEW {
+        let mut numbered = members.iter().enumerate();
+        return numbered.any(|(at, (name, _))| members[..at].iter().any(|(it, _)| it == name));
+    }
+    let mut names: Vec<&[u8]> = members.iter().map(|(name, _)| &**name).collect();
+    names.sort_unstable();
+    names.windows(2).any(|pair| pair[0] == pair[1])
+}
+
 struct JsonParser<'a> {
     text: &'a [u8],
     at: usize,
+    /// True after an object with a name that is in it twice.
+    has_duplicates: bool,
 }
 
 impl<'a> JsonParser<'a> {
@@ -274,6 +302,7 @@ impl<'a> JsonParser<'a> {
             members.push((key, self.value(depth + 1)?));
             self.skip_whitespace();
             if self.eat(b'}') {
+                self.has_duplicates |= have_duplicates(&members);
                 return Some(JsonNode::Object(members));
             }
             if !self.eat(b',') {

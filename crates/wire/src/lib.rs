@@ -311,6 +311,7 @@ impl Reader {
             unknown: 0,
             malformed: 0,
             stray: 0,
+            ambiguous: 0,
         };
         Reader {
             cap,
@@ -319,7 +320,6 @@ impl Reader {
         }
     }
 
-    /// Returns the format, or `None` until a record has identified it.
     /// Returns the reader of a reply whose API is known: an error, which has the same form in several formats, is of this
     /// format. Other records are still recognised by their content.
     ///
@@ -336,6 +336,7 @@ impl Reader {
         self
     }
 
+    /// Returns the format, or `None` until a record has identified it.
     #[must_use]
     pub fn format(&self) -> Option<WireFormat> {
         self.records.reader.as_ref().map(|(format, _)| *format)
@@ -354,6 +355,13 @@ impl Reader {
     #[must_use]
     pub fn stray_lines(&self) -> u64 {
         self.records.stray
+    }
+
+    /// Returns the number of JSON documents so far in which an object has a name twice. The last one is read; other
+    /// readers take the first.
+    #[must_use]
+    pub fn ambiguous_documents(&self) -> u64 {
+        self.records.ambiguous
     }
 
     /// Reads the next bytes and passes each event to `on` with the name of its stream.
@@ -548,6 +556,8 @@ trait FormatReader: fmt::Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
 #[derive(Debug)]
 struct RecordReader {
     default_name: String,
+    /// The format of an error alone.
+    expected: Option<WireFormat>,
     reader: Option<(WireFormat, Box<dyn FormatReader>)>,
     /// Bytes that came before the format was recognised.
     unknown: u64,
@@ -555,9 +565,9 @@ struct RecordReader {
     malformed: u64,
     /// The number of lines that are not read.
     stray: u64,
+    /// The number of documents in which a name is twice in an object.
+    ambiguous: u64,
 }
-    /// The format of an error alone.
-    expected: Option<WireFormat>,
 
 impl RecordReader {
     fn sse(&mut self, event: SseEvent<'_>, seen: RecordSink<'_>, on: EventSink<'_>) {
@@ -609,9 +619,11 @@ impl RecordReader {
             return reader.on_done(on);
         }
         while !rest.is_empty() {
-            let Some((value, after)) = JsonValue::parse(rest) else {
+            let parsed = JsonValue::parse_noting_duplicates(rest);
+            let Some((value, after, has_duplicates)) = parsed else {
                 return self.malformed(rest.len() as u64, "malformed-json", on);
             };
+            self.ambiguous += u64::from(has_duplicates);
             self.value(event, &value, seen, on);
             rest = after.trim_ascii_start();
         }

@@ -1,7 +1,7 @@
 //! Bodies whose framing is not that of their `content-type`, and lines that are no part of an event stream.
 
 use super::replies::{Piece, stream, whole};
-use super::{SETTINGS, aborting, every_api, judge_with, new_judge};
+use super::{SETTINGS, aborting, every_api, judge, judge_whole, judge_with, new_judge};
 use crate::judge::{BodyFrames, JudgeSettings, ReplyJudge};
 use crate::routes::ModelApi::{self, OpenAiChat};
 
@@ -88,4 +88,18 @@ fn a_document_in_parts_counts_as_held() {
         judge.push(b"   \n\n");
     }
     assert!(judge.is_over());
+}
+
+#[test]
+fn a_reply_with_a_name_twice_in_an_object_is_not_sent() {
+    let stream = "data: {\"id\":\"c1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"forbidden\",\"con\\u0074ent\":\"x\"}}]}\n\n";
+    let judged = judge(OpenAiChat, &aborting("forbidden"), stream);
+    assert!(
+        judged.report.is_unreadable && !judged.sent.contains("forbidden"),
+        "{}",
+        judged.sent
+    );
+    let body = "{\"choices\":[{\"message\":{\"content\":\"forbidden\",\"content\":\"x\"},\"finish_reason\":\"stop\"}]}";
+    let mut judge = new_judge(OpenAiChat, &aborting("forbidden"), SETTINGS);
+    assert!(judge_whole(&mut judge, body.as_bytes()).is_err());
 }
