@@ -229,7 +229,7 @@ fn read_choice(
     match (choice.get("delta"), choice.get("message")) {
         (Some(delta), Some(message)) => {
             read_delta(reply, state, index, delta, &IN_DELTA, on);
-            read_repeated_message(reply, index, message, reason.is_some(), on);
+            read_repeated_message(reply, state, index, message, on);
         }
         (Some(delta), None) => read_delta(reply, state, index, delta, &IN_DELTA, on),
         (None, Some(message)) => read_delta(reply, state, index, message, &IN_MESSAGE, on),
@@ -242,22 +242,143 @@ fn read_choice(
     reply.count_unread(choice, &CHOICE, "choices[]", on);
 }
 
-/// Reads the member `message` of a chunk, in which some servers repeat the message so far.
+/// Reads the member `message` of a chunk, in which some servers repeat the message so far. Each text is a repetition of
+/// what the deltas had, or else new.
 fn read_repeated_message(
     reply: &mut ReplyEmitter,
+    state: &mut ChatReply,
     index: u64,
     message: &JsonValue<'_>,
-    complete: bool,
     on: EventSink<'_>,
 ) {
-    let key = format!("choice/{index}/content");
-    let content = message.bytes("content").unwrap_or_default();
-    if complete || reply.delivered(&key).is_none() {
-        reply.push_whole(part_spec(&key, Channel::Text), content, on);
-    } else if reply.delivered(&key) != Some(content.len() as u64) {
-        reply.count_unscanned(content.len() as u64, "message", on);
+    let path = &IN_MESSAGE;
+    let mut repeat = |name: &str, channel: Channel, text: &[u8]| {
+        let key = format!("choice/{index}/{name}");
+        reply.push_whole(part_spec(&key, channel), text, on);
+    };
+    let content = message.get("content");
+    let pieces = content.map_or(&[][..], JsonValue::items);
+    match content.and_then(JsonValue::string) {
+        Some(text) => repeat("content", Channel::Text, text),
+        None => repeat("content", Channel::Text, &joined(pieces, &["text"])),
     }
-    reply.count_unread_at(message, &["content"], &IN_MESSAGE, on);
+    let refusal = message.bytes("refusal").unwrap_or_default();
+    repeat("refusal", Channel::Text, refusal);
+    let audio = message.get("audio");
+    let transcript = audio.and_then(|audio| audio.bytes("transcript"));
+    repeat("audio", Channel::Text, transcript.unwrap_or_default());
+    let mut reasoning: &[u8] = &[];
+    for name in REASONING {
+        let text = message.bytes(name).unwrap_or_default();
+        if text != reasoning {
+            repeat(name, Channel::Reasoning, text);
+            reasoning = text;
+        }
+    }
+    let details = joined(message.list("reasoning_details"), &["text", "summary"]);
+    if details != reasoning {
+        repeat("reasoning_details", Channel::Reasoning, &details);
+    }
+    let thinking = pieces.iter().filter_map(|piece| piece.get("thinking"));
+    let thinking = thinking.flat_map(|it| match it.string() {
+        Some(text) => text.to_vec(),
+        None => joined(it.items(), &["text"]),
+    });
+    repeat(
+        "thinking",
+        Channel::Reasoning,
+        &thinking.collect::<Vec<u8>>(),
+    );
+    for (place, call) in (0..).zip(message.list("tool_calls")) {
+        repeated_call(reply, state, (index, place), call, on);
+    }
+    if let Some(function) = message.get("function_call") {
+        repeated_function_call(reply, state, index, function, on);
+    }
+    for name in SOURCES {
+        if let Some(value) = message.get(name) {
+            sources(reply, &format!("choice/{index} {name}"), name, value, on);
+        }
+    }
+    reply.count_unread_at(message, &DELTA, path, on);
+}
+
+/// Returns the members of the items, of each item the first of these names, joined.
+fn joined(items: &[JsonValue<'_>], names: &[&str]) -> Vec<u8> {
+    let first = |item: &JsonValue<'_>| {
+        let found = names.iter().find_map(|name| item.bytes(name));
+        found.unwrap_or_default().to_vec()
+    };
+    items.iter().flat_map(first).collect()
+}
+
+/// Reads a call in a repeated message: by its index or id, else by its place. A call with another name than the one
+/// of the deltas is a separate part.
+fn repeated_call(
+    reply: &mut ReplyEmitter,
+    state: &mut ChatReply,
+    (choice, place): (u64, u64),
+    item: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let id = item.text("id");
+    let by_id = id.map(|id| state.by_id.get(&(choice, id.into_owned())).copied());
+    let index = item.number("index").or(by_id.flatten()).unwrap_or(place);
+    let Some(known) = state.calls.get(&(choice, index)) else {
+        return tool_call(reply, state, choice, item, &IN_MESSAGE, on);
+    };
+    let function = item.get("function").or(item.get("custom"));
+    let name = function.and_then(|function| function.text("name"));
+    let is_same = name.as_deref().is_none_or(|name| name == known.name);
+    let key = match is_same {
+        true => format!("choice/{choice}/tool/{index}"),
+        false => format!("choice/{choice}/message/{index}"),
+    };
+    let spec = PartSpec {
+        tool: name.as_deref(),
+        call: known.id.as_deref(),
+        ..part_spec(&key, Channel::ToolInput)
+    };
+    let input = function.and_then(|function| function.get("arguments").or(function.get("input")));
+    if let Some(input) = input {
+        reply.push_whole(spec, input.string().unwrap_or(input.raw()), on);
+    }
+    let path = JsonPath::Member(&IN_MESSAGE, b"tool_calls");
+    let path = JsonPath::Item(&path);
+    if let Some(function) = function {
+        let path = JsonPath::Member(&path, b"function");
+        reply.count_unread_at(function, &["name", "arguments", "input"], &path, on);
+    }
+    reply.count_unread_at(item, &["function", "custom"], &path, on);
+}
+
+/// Reads the call of the older form in a repeated message.
+fn repeated_function_call(
+    reply: &mut ReplyEmitter,
+    state: &mut ChatReply,
+    choice: u64,
+    function: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let name = function.text("name");
+    let known = state.calls.get(&(choice, u64::MAX));
+    let Some(known) = known else {
+        return function_call(reply, state, choice, function, &IN_MESSAGE, on);
+    };
+    let is_same = name.as_deref().is_none_or(|name| name == known.name);
+    let key = match is_same {
+        true => format!("choice/{choice}/function_call"),
+        false => format!("choice/{choice}/message/function_call"),
+    };
+    let spec = PartSpec {
+        tool: name.as_deref(),
+        ..part_spec(&key, Channel::ToolInput)
+    };
+    if let Some(input) = function.get("arguments") {
+        reply.push_whole(spec, input.string().unwrap_or(input.raw()), on);
+    }
+    let path = JsonPath::Member(&IN_MESSAGE, b"function_call");
+    reply.count_unread_at(function, &["name", "arguments"], &path, on);
 }
 
 fn read_delta(

@@ -76,8 +76,10 @@ impl ChatIdentity {
 
 impl ChatChoice {
     fn read(choice: &JsonValue<'_>) -> ChatChoice {
-        let delta = choice.get("delta");
-        let content = delta.and_then(|delta| delta.get("content"));
+        // Some servers send the message so far beside the delta, or instead of it.
+        let deltas = [choice.get("delta"), choice.get("message")];
+        let mut deltas = deltas.into_iter().flatten();
+        let content = deltas.clone().find_map(|delta| delta.get("content"));
         let content = content.or_else(|| choice.get("text"));
         let has_calls = |delta: &JsonValue<'_>| {
             !delta.list("tool_calls").is_empty() || delta.get("function_call").is_some()
@@ -85,7 +87,7 @@ impl ChatChoice {
         ChatChoice {
             index: choice.number("index").unwrap_or(0),
             has_text: content.is_some_and(|content| content.string() != Some(b"")),
-            has_call: delta.is_some_and(has_calls),
+            has_call: deltas.any(has_calls),
             is_end: choice.get("finish_reason").is_some(),
         }
     }

@@ -103,3 +103,53 @@ fn a_reply_with_a_name_twice_in_an_object_is_not_sent() {
     let mut judge = new_judge(OpenAiChat, &aborting("forbidden"), SETTINGS);
     assert!(judge_whole(&mut judge, body.as_bytes()).is_err());
 }
+
+#[test]
+fn a_message_beside_a_delta_is_judged_in_all_its_members() {
+    let chunk = |delta: &str, message: &str, reason: &str| {
+        let choice = format!(
+            r#"{{"index":0,"delta":{delta},"message":{message},"finish_reason":{reason}}}"#
+        );
+        format!(
+            "data: {{\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"choices\":[{choice}]}}\n\n"
+        )
+    };
+    let call = |name: &str, input: &str| {
+        format!(
+            r#"{{"tool_calls":[{{"id":"x","function":{{"name":"{name}","arguments":"{input}"}}}}]}}"#
+        )
+    };
+    let end = "data: [DONE]\n\n";
+    let pack = aborting("forbidden");
+    for message in [
+        r#"{"content":"forbidden"}"#.to_owned(),
+        r#"{"content":[{"type":"text","text":"forbidden"}]}"#.to_owned(),
+        r#"{"refusal":"forbidden"}"#.to_owned(),
+        r#"{"reasoning_content":"forbidden"}"#.to_owned(),
+        r#"{"reasoning_details":[{"text":"forbidden"}]}"#.to_owned(),
+        r#"{"audio":{"transcript":"forbidden"}}"#.to_owned(),
+        r#"{"function_call":{"name":"a","arguments":"forbidden"}}"#.to_owned(),
+        call("a", "forbidden"),
+    ] {
+        for first in [
+            "{}".to_owned(),
+            call("a", "{}"),
+            r#"{"content":"other"}"#.to_owned(),
+        ] {
+            for reason in ["null", "\"stop\""] {
+                let body = chunk(&first, "{}", "null") + &chunk("{}", &message, reason) + end;
+                let judged = judge(OpenAiChat, &pack, &body);
+                assert!(judged.report.is_blocked, "{body}");
+                assert!(!judged.sent.contains("forbidden"), "{}", judged.sent);
+            }
+        }
+    }
+    // A message that repeats the deltas so far passes.
+    let body = chunk(r#"{"content":"Hel"}"#, r#"{"content":"Hel"}"#, "null")
+        + &chunk(r#"{"content":"lo"}"#, r#"{"content":"Hello"}"#, "null")
+        + &chunk(&call("a", "{}"), &call("a", "{}"), "null")
+        + &chunk("{}", &call("a", "{}"), "\"tool_calls\"")
+        + end;
+    let judged = judge(OpenAiChat, &pack, &body);
+    assert_eq!((judged.sent, judged.ended), (body, Ok(())));
+}
