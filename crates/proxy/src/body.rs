@@ -271,10 +271,11 @@ impl JudgedBody {
 impl JudgedBody {
     /// Writes the session after a reply has ended.
     fn poll_saving(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let is_complete = self.judge.is_complete();
         if let (Some(session), Some(conversation)) =
             (&mut self.session, self.judge.ended_conversation())
         {
-            self.saving = Some(Box::pin(session.save(conversation)));
+            self.saving = Some(Box::pin(session.save(conversation, is_complete)));
         }
         if let Some(saving) = &mut self.saving {
             let saved = ready!(saving.as_mut().poll(cx));
@@ -353,7 +354,7 @@ impl Drop for JudgedBody {
         if let (Some(session), Some(conversation)) =
             (&mut self.session, self.judge.open_conversation())
         {
-            self.saving = Some(Box::pin(session.save(conversation)));
+            self.saving = Some(Box::pin(session.save(conversation, false)));
         }
         if let (Some(saving), Ok(runtime)) = (self.saving.take(), Handle::try_current()) {
             let account = self.account.clone();

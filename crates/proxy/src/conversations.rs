@@ -130,10 +130,12 @@ impl ReplySession {
         self.notes.extend_from_slice(notes);
     }
 
-    /// Returns the future that adds the effects of the reply to the session.
+    /// Returns the future that adds the effects of the reply to the session. `is_complete` is true if the reply has its end
+    /// and no rule stopped it.
     pub(crate) fn save(
         &mut self,
         conversation: &Conversation,
+        is_complete: bool,
     ) -> impl Future<Output = Result<(), SessionError>> + Send + use<> {
         let fork = conversation.snapshot();
         let waits: Vec<Note> = conversation.guidance().collect();
@@ -146,6 +148,7 @@ impl ReplySession {
             fork,
             anchor: self.anchor,
             delivered: delivered.into_iter().map(|note| note.text).collect(),
+            is_complete,
         };
         let kept = self.kept.as_ref();
         let kept = kept.map(|kept| (Arc::clone(&kept.store), kept.key.clone()));

@@ -27,7 +27,7 @@ use api::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, reply_api};
 pub(crate) use frames::{BodyFrames, StreamFraming};
 use json_edit::rewrite;
 pub(crate) use parts::{Block, RetryMessage, warning};
-use parts::{FrameTexts, JudgedParts};
+use parts::{FrameTexts, JudgedParts, is_truncated};
 
 /// The name of streams to which the provider gives no id.
 const UNNAMED: &str = "reply";
@@ -294,6 +294,11 @@ impl ReplyJudge {
         let is_new = now != self.reported_ends;
         self.reported_ends = now;
         is_new.then(|| self.parts.conversation())
+    }
+
+    /// Returns true if the last reply has its end, and no rule stopped it.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.parts.is_complete() && !self.report.is_blocked
     }
 
     /// Returns the conversation if its reply is in progress.
@@ -692,11 +697,6 @@ pub(crate) fn add_path(paths: &mut BTreeMap<String, u64>, most: usize, path: &st
     let is_counted = paths.len() < most || paths.contains_key(path);
     let path = if is_counted { path } else { "…" };
     *paths.entry(path.to_owned()).or_default() += bytes;
-}
-
-/// Returns true if the finish reason is that of a reply without its end.
-fn is_truncated(reason: &str) -> bool {
-    matches!(reason, "truncated" | "error")
 }
 
 fn not_rewritten() -> Block {

@@ -143,11 +143,16 @@ fn judge_new(
 ) -> Result<(), String> {
     let first = memory.first_new(request, chain);
     let is_prompt = |part: &RequestPart| part.role == PartRole::User;
-    match request.parts[first..].iter().any(is_prompt) || conversation.turns() == 0 {
+    let anchor = chain.iter().rev().find_map(|hash| *hash);
+    // A request that comes again after a reply that failed or was stopped is another try of the same turn.
+    let has_new = chain[first..].iter().any(Option::is_some);
+    let known = anchor.filter(|_| !has_new);
+    let is_repeated = known.is_some_and(|anchor| memory.take_answered(anchor));
+    let has_prompt = request.parts[first..].iter().any(is_prompt);
+    match has_prompt || is_repeated || conversation.turns() == 0 {
         true => conversation.start_turn(),
         false => conversation.reopen_turn(),
     }
-    let anchor = chain.iter().rev().find_map(|hash| *hash);
     for (part, hash) in request.parts.iter().zip(chain).skip(first) {
         let Some(hash) = *hash else { continue };
         let mut placed = PartChanges::new(hash);

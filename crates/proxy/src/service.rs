@@ -442,9 +442,10 @@ impl ProxyService {
         };
         account.judged(api, false, &judge);
         warnings.extend(judge.warnings());
+        let is_complete = judge.is_complete();
         if let (Some((session, _)), Some(conversation)) = (&mut session, judge.ended_conversation())
         {
-            account.saved(&session.save(conversation).await);
+            account.saved(&session.save(conversation, is_complete).await);
         }
         match judged {
             WholeBodyVerdict::Passes(changed) => Ok(changed.unwrap_or(bytes)),

@@ -104,6 +104,11 @@ pub(crate) fn warning(decision: &DecisionRecord, pack: &Pack) -> Option<Note> {
     })
 }
 
+/// Returns true if the finish reason is that of a reply without its end.
+pub(super) fn is_truncated(reason: &str) -> bool {
+    matches!(reason, "truncated" | "error")
+}
+
 /// One text in a frame: a delta, or the repetition of a part from its start.
 #[derive(Debug)]
 struct FrameText {
@@ -172,6 +177,8 @@ pub(crate) struct JudgedParts {
     /// Number of replies that have ended.
     pub(crate) ended: u64,
     is_ended: bool,
+    /// True if the last reply that has ended did not break off.
+    is_complete: bool,
     /// The decisions of the replies that have ended.
     decisions: Vec<DecisionRecord>,
 }
@@ -200,6 +207,7 @@ impl JudgedParts {
             copies: 0,
             ended: 0,
             is_ended: false,
+            is_complete: false,
             decisions: Vec::new(),
         }
     }
@@ -234,6 +242,11 @@ impl JudgedParts {
 
     pub(crate) fn conversation(&self) -> &Conversation {
         &self.conversation
+    }
+
+    /// Returns true if the last reply has ended and did not break off.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_ended && self.is_complete
     }
 
     /// Returns true if the last reply has ended.
@@ -292,7 +305,14 @@ impl JudgedParts {
                 Some(&index) => self.close(index),
                 None => Ok(()),
             },
-            Event::Finish { .. } => self.finish(),
+            Event::Finish { ref reason } => {
+                let was_ended = self.is_ended;
+                let finished = self.finish();
+                if !was_ended {
+                    self.is_complete = self.is_ended && !is_truncated(reason);
+                }
+                finished
+            }
             Event::Outcome { .. } | Event::Restart => {
                 let flow = self.conversation.apply(&event);
                 self.check(flow)

@@ -16,6 +16,9 @@ const MAX_JUDGED: usize = 128;
 const MAX_CHANGES: usize = 256;
 const MAX_CHANGE_BYTES: usize = 256 << 10;
 
+/// The maximum number of requests of a session whose complete replies are known; the oldest are dropped.
+const MAX_ANSWERED: usize = 16;
+
 /// The hash of a text of the user or of a tool, and of all such texts before it: the first 16 bytes of SHA-256, in
 /// hexadecimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -143,6 +146,9 @@ pub(crate) struct SessionMemory {
     /// The number of later requests that do not extend that one.
     #[serde(skip_serializing_if = "is_zero")]
     passed_over: u32,
+    /// The last parts of requests whose replies were complete, the latest last.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
+    answered: VecDeque<PartHash>,
     /// The state of rules that the request in progress began with, if it is not `rules`.
     #[serde(skip)]
     base: Option<Snapshot>,
@@ -162,6 +168,8 @@ pub(crate) struct ReplyEffect {
     pub(crate) anchor: Option<PartHash>,
     /// The guidance that the request carried and that the model received.
     pub(crate) delivered: Vec<String>,
+    /// True if the reply has its end, and no rule stopped it.
+    pub(crate) is_complete: bool,
 }
 
 impl SessionMemory {
@@ -253,8 +261,21 @@ impl SessionMemory {
         refused.next().map(|it| it.reason.as_str())
     }
 
+    /// Returns true if the last request with that end had a complete reply, once.
+    pub(super) fn take_answered(&mut self, anchor: PartHash) -> bool {
+        let known = self.answered.iter().position(|known| *known == anchor);
+        known.is_some_and(|known| self.answered.remove(known).is_some())
+    }
+
     /// Adds the result of a reply.
     pub(crate) fn end_reply(&mut self, outcome: &ReplyEffect) {
+        if let Some(anchor) = outcome.anchor.filter(|_| outcome.is_complete) {
+            self.answered.retain(|known| *known != anchor);
+            self.answered.push_back(anchor);
+            while self.answered.len() > MAX_ANSWERED {
+                self.answered.pop_front();
+            }
+        }
         match &mut self.rules {
             Some(rules) => rules.merge(&outcome.base, &outcome.fork),
             // The session was forgotten meanwhile.

@@ -183,6 +183,7 @@ impl Session {
             fork: judged.conversation.snapshot(),
             anchor: judged.anchor,
             delivered: delivered.map(|note| note.text.clone()).collect(),
+            is_complete: true,
         });
         String::from_utf8(judged.body.write(None).to_vec()).unwrap()
     }
@@ -1108,5 +1109,29 @@ proptest! {
             steps.push(if kind == 0 { reply(word) } else { reply("fine") });
             steps.push(if kind == 1 { tool(word) } else { user(word) });
         }
+    }
+}
+
+#[test]
+fn a_request_that_comes_again_begins_a_turn_if_its_reply_was_complete() {
+    for api in APIS {
+        let mut session = Session::new(pack([key_rule()]));
+        let steps = [user("Hi.")];
+        let turns = |session: &mut Session| {
+            let judged = session.judge(api, body(api, &steps)).unwrap();
+            judged.conversation.turns()
+        };
+        // Two tries without a reply are one turn.
+        assert_eq!(
+            [turns(&mut session), turns(&mut session)],
+            [1, 1],
+            "{api:?}"
+        );
+        session.exchange(api, &steps, "Yes?");
+        assert_eq!(
+            [turns(&mut session), turns(&mut session)],
+            [2, 2],
+            "{api:?}"
+        );
     }
 }
