@@ -60,7 +60,7 @@ impl JournalStore {
     /// [`MemoryStore::new`].
     ///
     /// # Errors
-    /// If the file cannot be read or written, or if another process has opened it.
+    /// If the file cannot be read or written, if it has text and no line of a session, or if another process has opened it.
     pub fn open(
         path: &Path,
         sessions: usize,
@@ -83,14 +83,24 @@ impl JournalStore {
             Err(error) => return Err(because(error)),
         };
         let now = Instant::now();
+        // The only line may have been written in part.
+        let is_torn = written.starts_with(b"{\"key\":") && !written.contains(&b'\n');
+        let mut is_journal = is_torn || written.trim_ascii().is_empty();
         for line in written.split(|byte| *byte == b'\n') {
             if let Ok(line) = serde_json::from_slice::<JournalLine>(line) {
+                is_journal = true;
                 let session = StoredSession {
                     version: line.version,
                     state: line.state.into_bytes(),
                 };
                 memory.restore(&line.key, session, now);
             }
+        }
+        if !is_journal {
+            // It would be replaced, and may be a file of the user that was named by mistake.
+            return Err(SessionError::new(format!(
+                "{shown}: the file has no session, so it is not overwritten"
+            )));
         }
         let file = rewrite(path, &memory).map_err(because)?;
         Ok(JournalStore(Arc::new(Journal {

@@ -319,3 +319,19 @@ async fn a_journal_on_a_full_disk_refuses_requests_or_is_done_without_until_ther
         assert_eq!(appends(&events), 0, "{events:?}");
     }
 }
+
+#[tokio::test]
+async fn a_file_that_is_no_journal_is_an_error_and_stays_as_it_is() {
+    let folder = Folder::new();
+    let open = |path: &Path| JournalStore::open(path, 9, IDLE);
+    for text in ["my notes", "{\"name\": 1}\n{\"name\": 2}\n"] {
+        let path = folder.write("notes", text);
+        let error = open(&path).err().unwrap().to_string();
+        assert!(error.contains("not overwritten"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+    for text in ["", "\n", "{\"key\":\"a\",\"sta"] {
+        let path = folder.write("notes", text);
+        open(&path).unwrap();
+    }
+}
