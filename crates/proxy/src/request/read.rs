@@ -41,7 +41,10 @@ pub(crate) enum PartRole {
     Instructions,
     User,
     Assistant,
+    /// A message of the assistant.
     ToolOutput,
+    /// An item that is no message, such as a call, in Responses. Results of tools may stand between such items.
+    Item,
 }
 
 /// The user's texts of one message, the output of one tool call, or a message that rules on requests do not read.
@@ -199,7 +202,7 @@ impl ModelRequest {
             let name = match part.role {
                 PartRole::User => "user",
                 PartRole::ToolOutput => "tool",
-                PartRole::Instructions | PartRole::Assistant => return None,
+                PartRole::Instructions | PartRole::Assistant | PartRole::Item => return None,
             };
             let texts = part.texts.iter().map(|text| text.text.as_str());
             last = last.extend([name].into_iter().chain(texts));
@@ -208,10 +211,14 @@ impl ModelRequest {
         self.parts.iter().map(&mut hash).collect()
     }
 
-    /// Returns the index of the first part after the last message of the assistant.
+    /// Returns the index of the first part of the last turn: after the last message of the assistant before the last text
+    /// of the user or of a tool. A message of the assistant that stands last is the beginning of its reply.
     pub(crate) fn trailing(&self) -> usize {
         let of_assistant = |part: &RequestPart| part.role == PartRole::Assistant;
-        let last = self.parts.iter().rposition(of_assistant);
+        let is_read =
+            |part: &RequestPart| matches!(part.role, PartRole::User | PartRole::ToolOutput);
+        let end = self.parts.iter().rposition(is_read).unwrap_or(0);
+        let last = self.parts[..end].iter().rposition(of_assistant);
         last.map_or(0, |last| last + 1)
     }
 }
@@ -505,7 +512,7 @@ impl<'b> BodyReader<'b> {
             }
             (Some(_), _) => {
                 self.name_tool(item, "call_id", "name");
-                self.push_silent(number, PartRole::Assistant)
+                self.push_silent(number, PartRole::Item)
             }
         }
     }

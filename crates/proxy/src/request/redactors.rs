@@ -57,7 +57,7 @@ impl Redactors {
         let channel = match part.role {
             PartRole::User => Channel::UserInput,
             PartRole::ToolOutput => Channel::ToolOutput,
-            PartRole::Instructions | PartRole::Assistant => return None,
+            PartRole::Instructions | PartRole::Assistant | PartRole::Item => return None,
         };
         if !pack.wants(channel, part.tool.as_deref()) {
             return None;

@@ -1135,3 +1135,47 @@ fn a_request_that_comes_again_begins_a_turn_if_its_reply_was_complete() {
         );
     }
 }
+
+/// Returns the texts of the last turn of a request.
+fn last_turn(api: ModelApi, body: &str) -> Vec<String> {
+    let request = ModelRequest::read(api, Bytes::from(body.to_owned())).expect("readable");
+    let parts = request.parts[request.trailing()..].iter();
+    let texts = parts.flat_map(|part| part.texts.iter().map(|text| text.text.clone()));
+    texts.collect()
+}
+
+#[test]
+fn the_beginning_of_a_reply_does_not_hide_the_texts_before_it() {
+    let messages = |rest: &str| format!(r#"{{"messages":[{rest}]}}"#);
+    let input = |rest: &str| format!(r#"{{"input":[{rest}]}}"#);
+    let user = r#"{"role":"user","content":"old"},{"role":"assistant","content":"x"},{"role":"user","content":"new"}"#;
+    let prefilled = messages(&format!(r#"{user},{{"role":"assistant","content":"{{"}}"#));
+    for api in [ModelApi::AnthropicMessages, ModelApi::OpenAiChat] {
+        assert_eq!(last_turn(api, &prefilled), ["new"], "{api:?}");
+    }
+    let result = messages(
+        r#"{"role":"user","content":"old"},
+        {"role":"assistant","content":[{"type":"tool_use","id":"t","name":"b","input":{}}]},
+        {"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"new"}]},
+        {"role":"assistant","content":"{"}"#,
+    );
+    assert_eq!(last_turn(ModelApi::AnthropicMessages, &result), ["new"]);
+    for item in [
+        r#"{"type":"item_reference","id":"x"}"#,
+        r#"{"type":"mcp_approval_response","approve":true,"approval_request_id":"x"}"#,
+    ] {
+        let body = input(&format!("{user},{item}"));
+        assert_eq!(last_turn(ModelApi::OpenAiResponses, &body), ["new"]);
+    }
+    let calls = input(
+        r#"{"role":"user","content":"a"},
+        {"type":"function_call","call_id":"1","name":"b","arguments":"{}"},
+        {"type":"function_call_output","call_id":"1","output":"b"},
+        {"type":"function_call","call_id":"2","name":"b","arguments":"{}"},
+        {"type":"function_call_output","call_id":"2","output":"c"}"#,
+    );
+    assert_eq!(
+        last_turn(ModelApi::OpenAiResponses, &calls),
+        ["a", "b", "c"]
+    );
+}
