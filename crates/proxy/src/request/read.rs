@@ -15,8 +15,9 @@ use crate::routes::ModelApi;
 const DEPTH: usize = 16;
 
 /// The members of content that have text, in all APIs.
-const CONTENT: [&str; 10] = [
-    "content", "data", "document", "file", "output", "parts", "source", "stderr", "stdout", "text",
+const CONTENT: [&str; 13] = [
+    "content", "context", "data", "document", "file", "filename", "output", "parts", "source",
+    "stderr", "stdout", "text", "title",
 ];
 
 /// The types of content that is not text.
@@ -40,11 +41,11 @@ const MEDIA: [&str; 12] = [
 pub(crate) enum PartRole {
     Instructions,
     User,
-    Assistant,
     /// A message of the assistant.
-    ToolOutput,
+    Assistant,
     /// An item that is no message, such as a call, in Responses. Results of tools may stand between such items.
     Item,
+    ToolOutput,
 }
 
 /// The user's texts of one message, the output of one tool call, or a message that rules on requests do not read.
@@ -214,10 +215,10 @@ impl ModelRequest {
     /// Returns the index of the first part of the last turn: after the last message of the assistant before the last text
     /// of the user or of a tool. A message of the assistant that stands last is the beginning of its reply.
     pub(crate) fn trailing(&self) -> usize {
-        let of_assistant = |part: &RequestPart| part.role == PartRole::Assistant;
         let is_read =
             |part: &RequestPart| matches!(part.role, PartRole::User | PartRole::ToolOutput);
         let end = self.parts.iter().rposition(is_read).unwrap_or(0);
+        let of_assistant = |part: &RequestPart| part.role == PartRole::Assistant;
         let last = self.parts[..end].iter().rposition(of_assistant);
         last.map_or(0, |last| last + 1)
     }
@@ -403,6 +404,10 @@ impl<'b> BodyReader<'b> {
                 has_output = true;
                 self.gemini_output(number, output)?;
             }
+            if let Some(result) = either(&part, "codeExecutionResult", "code_execution_result")? {
+                has_output = true;
+                self.push_output(number, None, ToolOutcome::Ok, Some(result))?;
+            }
         }
         if !has_output {
             // A provider counts the results of tools in a message, so that nothing is added to it.
@@ -427,6 +432,15 @@ impl<'b> BodyReader<'b> {
         let mut texts = Vec::new();
         if let Some(response) = response {
             self.texts(response, DEPTH, TextMembers::All, &mut texts)?;
+        }
+        for part in member(&known, "parts")
+            .and_then(elements)
+            .unwrap_or_default()
+        {
+            let part = members(part)?;
+            if let Some(text) = member(&part, "text") {
+                self.texts(text, 1, TextMembers::All, &mut texts)?;
+            }
         }
         let is_error = response.and_then(members).is_some_and(|response| {
             member(&response, "error").is_some_and(|error| error.get() != "null")

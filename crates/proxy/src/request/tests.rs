@@ -1179,3 +1179,26 @@ fn the_beginning_of_a_reply_does_not_hide_the_texts_before_it() {
         ["a", "b", "c"]
     );
 }
+
+#[test]
+fn titles_contexts_file_names_and_results_of_code_are_read() {
+    let block = |block: &str| format!(r#"{{"messages":[{{"role":"user","content":[{block}]}}]}}"#);
+    for (text, texts) in [
+        (
+            r#"{"type":"document","title":"a","context":"b","source":{"type":"text","data":"c"}}"#,
+            &["a", "b", "c"][..],
+        ),
+        (
+            r#"{"type":"tool_result","tool_use_id":"t","content":[{"type":"search_result","source":"a","title":"b","content":[{"type":"text","text":"c"}]}]}"#,
+            &["a", "b", "c"],
+        ),
+    ] {
+        assert_eq!(last_turn(ModelApi::AnthropicMessages, &block(text)), texts);
+    }
+    let file = block(r#"{"type":"file","file":{"filename":"a","file_id":"x"}}"#);
+    assert_eq!(last_turn(ModelApi::OpenAiChat, &file), ["a"]);
+    let parts = r#"{"contents":[{"role":"user","parts":[
+        {"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"a"}},
+        {"functionResponse":{"name":"f","response":{"x":"b"},"parts":[{"text":"c"}]}}]}]}"#;
+    assert_eq!(last_turn(ModelApi::Gemini, parts), ["a", "b", "c"]);
+}
