@@ -89,29 +89,73 @@ pub(crate) fn route<'c>(
 }
 
 /// Returns the API of a path: by its last segments, because servers have different base paths. The comparison does not
-/// depend on escapes, doubled slashes and case, because a server may not either.
+/// depend on escapes, doubled slashes, parameters of segments and case, because a server may not either.
 fn api(method: &Method, path: &str) -> Option<ModelApi> {
     let plain = unescaped(path).to_ascii_lowercase();
-    let segments: Vec<&str> = segments(&plain).collect();
-    let is_post = method == Method::POST;
-    match segments[..] {
-        [.., "v1", "messages"] | ["messages"] if is_post => Some(ModelApi::AnthropicMessages),
-        [.., "chat", "completions"] if is_post => Some(ModelApi::OpenAiChat),
-        [.., "responses"] if is_post => Some(ModelApi::OpenAiResponses),
-        // GET of a stored response. `GET …/responses/{id}/input_items` and `POST …/responses/input_tokens` return no reply.
-        [.., "responses", _] if method == Method::GET => Some(ModelApi::OpenAiResponses),
-        [.., "chat", "completions", _] if method == Method::GET => Some(ModelApi::OpenAiChat),
-        [.., "completions"] if is_post => Some(ModelApi::OpenAiCompletions),
-        [.., "complete"] if is_post => Some(ModelApi::Unjudged),
-        [.., "api", "chat"] if is_post => Some(ModelApi::OllamaChat),
-        [.., "api", "generate"] if is_post => Some(ModelApi::OllamaGenerate),
-        [.., last] if is_post => match last.rsplit_once(':')?.1 {
-            "generatecontent" | "streamgeneratecontent" => Some(ModelApi::Gemini),
-            method if method.ends_with("generatecontent") => Some(ModelApi::Unjudged),
-            _ => None,
-        },
-        _ => None,
+    let is_blank = |char: char| char.is_whitespace() || char.is_control();
+    let segments = segments(&plain).filter_map(|segment| segment.split(';').next());
+    let segments = segments.map(|segment| segment.trim_matches(is_blank));
+    let segments: Vec<&str> = segments.filter(|segment| !segment.is_empty()).collect();
+    match *method {
+        Method::POST => posted(&segments),
+        Method::GET => fetched(&segments),
+        Method::HEAD | Method::OPTIONS | Method::DELETE => None,
+        // A server may take another method, such as `post`, for POST.
+        _ => posted(&segments).map(|_| ModelApi::Unjudged),
     }
+}
+
+/// Returns the API to which a request is posted.
+fn posted(segments: &[&str]) -> Option<ModelApi> {
+    Some(match segments {
+        [.., "v1", "messages"] | ["messages"] => ModelApi::AnthropicMessages,
+        [.., "chat", "completions"] => ModelApi::OpenAiChat,
+        [.., "responses"] | [.., "responses", "compact"] => ModelApi::OpenAiResponses,
+        [.., "completions"] => ModelApi::OpenAiCompletions,
+        [.., "api", "chat"] => ModelApi::OllamaChat,
+        [.., "api", "generate"] => ModelApi::OllamaGenerate,
+        // `POST …/responses/input_tokens` returns no reply.
+        [.., "complete" | "completion" | "infill" | "interactions"]
+        | [.., "v1" | "v2", "chat"]
+        | [.., "responses", _, "cancel"]
+        | [.., "chat", "completions", _]
+        | [.., "threads", "runs"]
+        | [.., "threads", _, "runs"]
+        | [.., "threads", _, "runs", _, "submit_tool_outputs"]
+        | [
+            ..,
+            "model",
+            _,
+            "invoke" | "invoke-with-response-stream" | "converse" | "converse-stream",
+        ] => ModelApi::Unjudged,
+        [.., last] => match last.rsplit_once(':')?.1 {
+            "generatecontent" | "streamgeneratecontent" => ModelApi::Gemini,
+            "rawpredict" | "streamrawpredict" | "serverstreamingpredict" | "generateanswer" => {
+                ModelApi::Unjudged
+            }
+            method if method.ends_with("generatecontent") => ModelApi::Unjudged,
+            _ => return None,
+        },
+        [] => return None,
+    })
+}
+
+/// Returns the API of a stored reply that is fetched.
+fn fetched(segments: &[&str]) -> Option<ModelApi> {
+    Some(match segments {
+        // `GET …/responses/{id}/input_items` returns no reply.
+        [.., "responses", _] => ModelApi::OpenAiResponses,
+        [.., "chat", "completions", _] => ModelApi::OpenAiChat,
+        // Lists of replies.
+        [.., "chat", "completions"]
+        | [.., "messages", "batches", _, "results"]
+        | [.., "conversations", _, "items"]
+        | [.., "conversations", _, "items", _]
+        | [.., "threads", _, "messages"]
+        | [.., "threads", _, "messages", _]
+        | [.., "interactions", _] => ModelApi::Unjudged,
+        _ => return None,
+    })
 }
 
 /// Returns the model that a path of Gemini names, such as `m` in `/v1beta/models/m:generateContent`.
@@ -166,6 +210,47 @@ mod tests {
             let found = route(&config, &Method::POST, &uri, false).unwrap();
             assert_eq!(found.api.unwrap().name(), name, "{path}");
             assert_eq!(found.upstream.authority.as_str(), host, "{path}");
+        }
+    }
+
+    #[test]
+    fn other_apis_of_models_and_other_spellings_do_not_pass() {
+        use ModelApi::{AnthropicMessages, OpenAiResponses, Unjudged};
+        for (method, path, found) in [
+            ("POST", "/v1/messages;a=b", Some(AnthropicMessages)),
+            ("POST", "/v1/messages%20", Some(AnthropicMessages)),
+            ("POST", "/v1/messages%00/", Some(AnthropicMessages)),
+            ("post", "/v1/messages", Some(Unjudged)),
+            ("PUT", "/v1/messages", Some(Unjudged)),
+            ("POST", "/v1/responses/compact", Some(OpenAiResponses)),
+            ("POST", "/v1/responses/r/cancel", Some(Unjudged)),
+            ("POST", "/v1/chat/completions/c", Some(Unjudged)),
+            ("POST", "/p/models/c:streamRawPredict", Some(Unjudged)),
+            ("POST", "/p/models/c:rawPredict", Some(Unjudged)),
+            ("POST", "/models/g:generateAnswer", Some(Unjudged)),
+            ("POST", "/model/c/invoke", Some(Unjudged)),
+            (
+                "POST",
+                "/model/c/invoke-with-response-stream",
+                Some(Unjudged),
+            ),
+            ("POST", "/model/c/converse", Some(Unjudged)),
+            ("POST", "/model/c/converse-stream", Some(Unjudged)),
+            ("POST", "/v2/chat", Some(Unjudged)),
+            ("POST", "/v1beta/interactions", Some(Unjudged)),
+            ("POST", "/v1/threads/t/runs", Some(Unjudged)),
+            ("GET", "/v1/chat/completions", Some(Unjudged)),
+            ("GET", "/v1/messages/batches/b/results", Some(Unjudged)),
+            ("GET", "/v1/messages/batches/b", None),
+            ("GET", "/v1/responses/r/input_items", None),
+            ("POST", "/v1/responses/input_tokens", None),
+            ("POST", "/v1/messages/count_tokens", None),
+            ("POST", "/models/g:countTokens", None),
+            ("DELETE", "/v1/responses/r", None),
+            ("POST", "/", None),
+        ] {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            assert_eq!(api(&method, path), found, "{method} {path}");
         }
     }
 

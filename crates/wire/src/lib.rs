@@ -151,7 +151,9 @@ impl WireFormat {
             expected
         } else if let Some(format) = WireFormat::recognize_by_member(event, kind, record) {
             Some(format)
-        } else if kind.starts_with("response.") || object == "response" {
+        } else if kind.starts_with("response.")
+            || openai_responses::RESPONSE_OBJECTS.contains(&&*object)
+        {
             Some(WireFormat::OpenAiResponses)
         } else if anthropic::KINDS.contains(&kind) || kind == "error" && has("error") {
             Some(WireFormat::AnthropicMessages)

@@ -96,6 +96,9 @@ const DELTA_KINDS: [DeltaKind; 15] = [
     ),
 ];
 
+/// The values of `object` of a whole response, and of a history that the provider has compacted.
+pub(super) const RESPONSE_OBJECTS: [&str; 2] = ["response", "response.compaction"];
+
 /// Members of an item that hold a tool's input as text.
 const INPUTS: [&str; 5] = ["arguments", "input", "code", "diff", "revised_prompt"];
 
@@ -289,7 +292,10 @@ impl FormatReader for ResponsesReader {
         if let Some(response) = record.get("response") {
             self.response(kind, response, on);
             self.replies.count_unread(record, &["response"], kind, on);
-        } else if record.text("object").as_deref() == Some("response") {
+        } else if record
+            .text("object")
+            .is_some_and(|it| RESPONSE_OBJECTS.contains(&&*it))
+        {
             self.response("response", record, on);
         } else if kind == "error" || record.get("error").is_some() {
             read_error(
