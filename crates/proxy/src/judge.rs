@@ -337,7 +337,10 @@ impl ReplyJudge {
 
     /// Ends a reply whose events were held back for too long.
     pub(crate) fn time_out(&mut self) {
-        let late = Block::new("no rule could decide in time");
+        let late = Block::new(match self.open_calls.is_empty() {
+            true => "no rule could decide in time",
+            false => "a call did not arrive in the time for which events may be held",
+        });
         let block = self.cut.take().unwrap_or(late);
         self.end(&block);
     }

@@ -68,7 +68,8 @@ pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
     headers
         .get_all(CONTENT_ENCODING)
         .iter()
-        .any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+        .map(|encoding| encoding.as_bytes().trim_ascii())
+        .any(|encoding| !encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity"))
 }
 
 /// Returns the framing of a streamed body, or `None` if the body is judged whole.

@@ -13,6 +13,7 @@ use hyper::header::{
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Uri};
+use serde::de::IgnoredAny;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use ttsr::conversation::Note;
@@ -31,7 +32,7 @@ use crate::repeat::{RepeatedCall, is_encoded, stream_framing};
 use crate::request::{JudgedRequest, ModelRequest, SessionMemory, session_key};
 use crate::routes::{ModelApi, model_of_path, route};
 use crate::totals::ProxyTotals;
-use crate::upstream::{UpstreamCall, UpstreamClients};
+use crate::upstream::{BODY_TOO_LONG, UpstreamCall, UpstreamClients};
 use crate::url_path::has_dot_segment;
 
 /// A request whose server is known, and which counts as in progress.
@@ -171,7 +172,10 @@ impl ProxyService {
             warnings.extend_from_slice(&judged.actions.warnings);
         }
         let response = call.send(body).await;
-        let response = response.map_err(|problem| fail(account, problem))?;
+        let response = response.map_err(|problem| match problem {
+            BODY_TOO_LONG => refuse(account, StatusCode::PAYLOAD_TOO_LARGE, problem),
+            _ => fail(account, problem),
+        })?;
         let status = response.status();
         let (head, body) = response.into_parts();
         // The client's connection keeps the map for its next request, and this one may have room for many fields.
@@ -224,7 +228,7 @@ impl ProxyService {
             return Err((StatusCode::METHOD_NOT_ALLOWED, message));
         }
         if body.size_hint().lower() > self.config.limits.request_bytes {
-            let message = "the body of the request is too long";
+            let message = BODY_TOO_LONG;
             return Err((StatusCode::PAYLOAD_TOO_LARGE, message));
         }
         let permit = Arc::clone(&self.in_progress).try_acquire_owned();
@@ -289,7 +293,7 @@ impl ProxyService {
         let body = match collected {
             Ok(Ok(collected)) => own_bytes(collected.aggregate()),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                let message = "the body of the request is too long";
+                let message = BODY_TOO_LONG;
                 return Err(refuse(account, StatusCode::PAYLOAD_TOO_LARGE, message));
             }
             Ok(Err(_)) => {
@@ -305,8 +309,8 @@ impl ProxyService {
             return match is_passed {
                 true => Ok((Either::Right(Full::new(body)), None)),
                 false => {
-                    let message = "the body is not a request of this API that rules can read";
-                    Err(refuse(account, StatusCode::BAD_REQUEST, message))
+                    let message = unreadable(&body);
+                    Err(refuse(account, StatusCode::BAD_REQUEST, &message))
                 }
             };
         };
@@ -460,6 +464,17 @@ impl ProxyService {
             }
             WholeBodyVerdict::Retry(next) => Err(fail(account, &next.block.reason())),
         }
+    }
+}
+
+/// Returns the reason why a body is no request that can be read, without text of the body.
+fn unreadable(body: &[u8]) -> String {
+    let message = "the body is not a request of this API that rules can read";
+    match serde_json::from_slice::<IgnoredAny>(body) {
+        Ok(_) => format!(
+            "{message}: a member is missing, is there twice, or has another form than the API gives it"
+        ),
+        Err(error) => format!("{message}: {error}"),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_body_util::LengthLimitError;
 use hyper::header::HeaderMap;
 use hyper::http::uri::Scheme;
 use hyper::{Method, Request, Response, StatusCode, Uri, body::Incoming};
@@ -80,6 +81,16 @@ impl UpstreamClients {
     }
 }
 
+/// The reason why a request whose body exceeds the limit is refused.
+pub(crate) const BODY_TOO_LONG: &str = "the body of the request is too long";
+
+/// Returns true if a request failed because its body exceeds the limit.
+fn is_too_long(error: &Error) -> bool {
+    let first: &(dyn std::error::Error + 'static) = error;
+    let mut causes = std::iter::successors(Some(first), |error| error.source());
+    causes.any(|cause| cause.is::<LengthLimitError>())
+}
+
 /// A request to a server, which can be sent more than once, with different bodies.
 #[derive(Clone)]
 pub(crate) struct UpstreamCall {
@@ -112,6 +123,7 @@ impl UpstreamCall {
         let mut response = match answered {
             Ok(Ok(response)) => response,
             Ok(Err(error)) if error.is_connect() => return Err("cannot connect to the server"),
+            Ok(Err(error)) if is_too_long(&error) => return Err(BODY_TOO_LONG),
             Ok(Err(_)) => return Err("the server did not answer"),
             Err(_) => return Err("the server did not answer in time"),
         };

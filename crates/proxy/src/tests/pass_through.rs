@@ -244,7 +244,7 @@ async fn heads_and_bodies_over_the_bounds_are_refused() {
         .unwrap();
     let mut reply = vec![0; 12];
     within(socket.read_exact(&mut reply)).await.unwrap();
-    assert_eq!(reply, b"HTTP/1.1 502");
+    assert_eq!(reply, b"HTTP/1.1 413");
     assert!(
         upstream.requests.try_recv().is_err(),
         "no complete request arrived"
