@@ -10,6 +10,8 @@
 //! are known metadata.
 
 use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
 
 use super::FormatReader;
 use super::json::JsonValue;
@@ -204,13 +206,17 @@ struct OutputItems {
     by_id: HashMap<String, usize>,
     /// The JSON delivered last, by the key of its part.
     objects: HashMap<String, DeliveredJson>,
+    /// The seed of the hashes in `objects`: a server cannot find two values with one hash.
+    seed: RandomState,
 }
 
+/// The hashes of a value, which is not kept: a reply may have very many.
 #[derive(Debug)]
 struct DeliveredJson {
-    /// The members that did not stream.
-    others: Vec<u8>,
-    raw: Vec<u8>,
+    /// The hash of the members that did not stream.
+    others: u64,
+    /// The hash of its source text.
+    whole: u64,
 }
 
 #[derive(Debug, Default)]
@@ -542,18 +548,20 @@ fn json_member(
     let place = ItemPart::new(at, member, 0);
     let (key, name) = (items.key(place), items.name(place));
     let new = DeliveredJson {
-        others: others.join(&b'\n'),
-        raw: value.raw().to_vec(),
+        others: items.seed.hash_one(others.join(&b'\n')),
+        whole: items.seed.hash_one(value.raw()),
     };
     match items.objects.get(&key) {
-        Some(old) if old.raw == new.raw => return reply.push_snapshot(&key, new.raw, on),
+        Some(old) if old.whole == new.whole => {
+            return reply.push_snapshot(&key, value.raw().to_vec(), on);
+        }
         Some(old) if value.is_object() && old.others == new.others => return,
         _ => {}
     }
     reply.end(&key, on);
     reply.push_raw_delta(
         items.part_spec(at, &key, &name, Channel::ToolInput),
-        new.raw.clone(),
+        value.raw().to_vec(),
         on,
     );
     items.objects.insert(key, new);
