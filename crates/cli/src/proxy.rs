@@ -464,3 +464,7 @@ impl std::fmt::Display for ProxySummary {
         Ok(())
     }
 }
+        if totals.shadowed > 0 {
+            let decisions = Quantity(totals.shadowed, "decision");
+            write!(f, ", {decisions} not carried out")?;
+        }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ttsr::DecisionRecord;
+use ttsr::{DecisionRecord, Suppression};
 
 use crate::event_log::{EventLog, ProxyLogEvent, UnscannedPath};
 use crate::judge::{ReplyJudge, ReplyReport};
@@ -84,6 +84,8 @@ impl RequestAccount {
 
     fn decided(&self, decision: &DecisionRecord) {
         self.metrics.add(decision);
+        let is_shadowed = decision.suppression == Some(Suppression::Shadow);
+        ProxyTotals::add(&self.totals.shadowed, u64::from(is_shadowed));
         self.log(ProxyLogEvent::from_decision(decision));
     }
 

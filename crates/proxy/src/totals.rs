@@ -22,6 +22,7 @@ pub struct ProxyTotals {
     pub(crate) stopped_requests: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) sessions_lost: AtomicU64,
+    pub(crate) shadowed: AtomicU64,
     unscanned: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -59,6 +60,8 @@ pub struct TotalsSnapshot {
     pub retries: u64,
     /// Requests and replies whose session could not be read or written.
     pub sessions_lost: u64,
+    /// Decisions of rules that were not carried out, because the proxy or the rule is in shadow.
+    pub shadowed: u64,
 }
 
 impl ProxyTotals {
@@ -80,6 +83,7 @@ impl ProxyTotals {
             stopped_requests: load(&self.stopped_requests),
             retries: load(&self.retries),
             sessions_lost: load(&self.sessions_lost),
+            shadowed: load(&self.shadowed),
         }
     }
 
