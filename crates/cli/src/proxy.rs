@@ -160,7 +160,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
         let ended = match options.command.split_first() {
             Some((program, arguments)) => {
                 let base = format!("http://{}", proxy.address());
-                let mut command = clients::command_of(program, arguments, &base, suffix);
+                let mut command = clients::command_of(program, arguments, &base, suffix)?;
                 command.env(ANTHROPIC, format!("{base}/anthropic"));
                 for name in OPENAI {
                     command.env(name, format!("{base}/openai{suffix}"));
@@ -201,7 +201,7 @@ fn config(
             Mode::Live
         },
         fail_open: options.fail_open,
-        token: token(options)?,
+        token: token(options, is_wrapping)?,
         // A command reaches its proxy at a loopback address without TLS.
         tls: if is_wrapping {
             None
@@ -244,9 +244,11 @@ fn config(
     Ok((config, suffix))
 }
 
-/// Returns the token of the options, or else that of the environment, which other users cannot see.
-fn token(options: &Options) -> Result<Option<ProxyToken>, CommandError> {
-    let of_environment = || env::var(TOKEN).ok().filter(|token| !token.is_empty());
+/// Returns the token of the options, or else that of the environment, which other users cannot see. A command does not know
+/// the one of the environment, so it applies only without a command.
+fn token(options: &Options, is_wrapping: bool) -> Result<Option<ProxyToken>, CommandError> {
+    let of_environment = || env::var(TOKEN).ok();
+    let of_environment = || of_environment().filter(|token| !is_wrapping && !token.is_empty());
     let token = options.token.clone().or_else(of_environment);
     let token = token.map(ProxyToken::new).transpose();
     token.map_err(|error| message(&error))

@@ -6,11 +6,19 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::CommandError;
+
 /// The variable with which OpenCode takes a configuration.
 const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
 
 /// The variable with the base URL of Google's clients for Gemini.
 const GEMINI: &str = "GOOGLE_GEMINI_BASE_URL";
+
+/// The variables with the hosts that a client reaches without a proxy.
+const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// The names of this machine.
+const LOOPBACK: &str = "127.0.0.1,localhost,::1";
 
 /// Returns the command with the settings of the client: `base` is the URL of the proxy, and `openai` the path of OpenAI's
 /// API below it.
@@ -19,9 +27,14 @@ pub(super) fn command_of(
     arguments: &[std::ffi::OsString],
     base: &str,
     openai: &str,
-) -> Command {
+) -> Result<Command, CommandError> {
     let mut command = Command::new(program);
     command.env(GEMINI, format!("{base}/gemini"));
+    // The proxy that the user has for other servers cannot reach an address of this machine.
+    for name in NO_PROXY {
+        let known = NO_PROXY.iter().find_map(|name| std::env::var(name).ok());
+        command.env(name, without_proxy(known.as_deref()));
+    }
     let name = Path::new(program).file_stem().and_then(OsStr::to_str);
     match name {
         Some("codex") => {
@@ -32,12 +45,23 @@ pub(super) fn command_of(
         }
         Some("opencode") => {
             let known = std::env::var(OPENCODE).ok();
-            command.env(OPENCODE, opencode_settings(known.as_deref(), base, openai));
+            let settings = opencode_settings(known.as_deref(), base, openai);
+            let because = || CommandError::Message(format!("{OPENCODE} is not a JSON object"));
+            command.env(OPENCODE, settings.ok_or_else(because)?);
         }
         _ => {}
     }
     command.args(arguments);
-    command
+    Ok(command)
+}
+
+/// Returns the hosts that a client reaches without a proxy: those that are known, and this machine.
+fn without_proxy(known: Option<&str>) -> String {
+    match known.map(str::trim) {
+        Some("*") => "*".to_owned(),
+        None | Some("") => LOOPBACK.to_owned(),
+        Some(known) => format!("{known},{LOOPBACK}"),
+    }
 }
 
 /// Returns the settings of Codex. With a key, they name a provider of their own; the login of ChatGPT belongs to the
@@ -58,10 +82,15 @@ fn codex_settings(url: &str, has_key: bool) -> Vec<String> {
     settings
 }
 
-/// Returns the configuration of OpenCode: that of the environment, with the URLs of the providers.
-fn opencode_settings(known: Option<&str>, base: &str, openai: &str) -> String {
-    let known = known.and_then(|text| serde_json::from_str::<Value>(text).ok());
-    let mut settings = known.filter(Value::is_object).unwrap_or_else(|| json!({}));
+/// Returns the configuration of OpenCode: that of the environment, with the URLs of the providers. `None` if the one of the
+/// environment is not a JSON object: its settings, such as permissions, would be lost.
+fn opencode_settings(known: Option<&str>, base: &str, openai: &str) -> Option<String> {
+    let known = known.filter(|text| !text.trim().is_empty());
+    let mut settings = match known {
+        Some(text) => serde_json::from_str::<Value>(text).ok()?,
+        None => json!({}),
+    };
+    settings.as_object()?;
     for (provider, path) in [
         ("anthropic", "/anthropic/v1".to_owned()),
         ("openai", format!("/openai{openai}")),
@@ -76,7 +105,7 @@ fn opencode_settings(known: Option<&str>, base: &str, openai: &str) -> String {
         }
         place["baseURL"] = json!(format!("{base}{path}"));
     }
-    settings.to_string()
+    Some(settings.to_string())
 }
 
 #[cfg(test)]
@@ -102,9 +131,13 @@ mod tests {
     #[test]
     fn opencode_keeps_its_other_settings() {
         let known = r#"{"model": "x/y", "provider": {"openai": {"options": {"timeout": 3}}}}"#;
-        for known in [Some(known), Some("no json"), Some("[]"), None] {
+        for damaged in ["no json", "[]", "{/* a comment */}", "{"] {
+            let settings = opencode_settings(Some(damaged), "http://127.0.0.1:1", "/v1");
+            assert_eq!(settings, None, "{damaged}");
+        }
+        for known in [Some(known), Some(""), None] {
             let settings = opencode_settings(known, "http://127.0.0.1:1", "/v1");
-            let settings: Value = serde_json::from_str(&settings).unwrap();
+            let settings: Value = serde_json::from_str(&settings.unwrap()).unwrap();
             let providers = &settings["provider"];
             assert_eq!(
                 providers["openai"]["options"]["baseURL"],
@@ -118,5 +151,15 @@ mod tests {
             assert_eq!(settings["model"] == "x/y", is_known);
             assert_eq!(providers["openai"]["options"]["timeout"] == 3, is_known);
         }
+    }
+
+    #[test]
+    fn this_machine_is_added_to_the_hosts_without_a_proxy() {
+        assert_eq!(without_proxy(None), LOOPBACK);
+        assert_eq!(without_proxy(Some("*")), "*");
+        assert_eq!(
+            without_proxy(Some("a.example")),
+            format!("a.example,{LOOPBACK}")
+        );
     }
 }
