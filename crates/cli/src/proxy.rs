@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use ttsr::Mode;
+use ttsr::{Mode, Pack};
 use ttsr_proxy::{
     BlockEnding, EventLog, JournalStore, ListenerTls, Mount, Proxy, ProxyConfig, ProxyToken,
     SessionError, SessionStore, TotalsSnapshot, UpstreamUrl,
@@ -69,6 +69,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// The file with the table `proxy` [default: ttsr.toml in the current folder, if it exists]
+    ///
+    /// A file that is not named may set only `packs`, which are added to the default packs, and `limits`.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// End a stopped reply as a failure instead of a normal end, for runs without a user
@@ -123,9 +125,12 @@ fn upstream(text: &str) -> Result<(Option<String>, UpstreamUrl), String> {
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let settings = ProxySettings::read(options.config.as_deref())?;
+    if settings.is_found {
+        print_message(&"the settings of ttsr.toml in the current folder apply");
+    }
     let mut packs = options.packs.clone();
     if packs.packs.packs.is_empty() {
-        packs.packs.packs.clone_from(&settings.packs);
+        packs.packs.packs = packs_of(&settings);
     }
     let mut watched = WatchedPacks::new(&packs)?;
     let pack = match &mut watched {
@@ -176,6 +181,22 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     // A thread that waits for a command must not delay the end of the process.
     runtime.shutdown_timeout(Duration::ZERO);
     ended
+}
+
+/// Returns the packs of the settings, or none for the default packs. Those of a file that was found do not replace the
+/// default packs.
+fn packs_of(settings: &ProxySettings) -> Vec<String> {
+    let added = settings.added_packs();
+    if added.is_empty() {
+        return settings.packs.clone();
+    }
+    print_message(&format_args!(
+        "ttsr.toml in the current folder adds packs: {}",
+        Escaped(&added.join(", "))
+    ));
+    let usual = Pack::builtin_names().filter(|name| !NOT_HERE.contains(name));
+    let usual = usual.map(str::to_owned);
+    usual.chain(added.iter().cloned()).collect()
 }
 
 fn message(error: &dyn std::fmt::Display) -> CommandError {
@@ -449,6 +470,10 @@ impl std::fmt::Display for ProxySummary {
                 write!(f, ", {count} {what}")?;
             }
         }
+        if totals.shadowed > 0 {
+            let decisions = Quantity(totals.shadowed, "decision");
+            write!(f, ", {decisions} not carried out")?;
+        }
         if totals.warnings > 0 {
             write!(f, ", {}", Quantity(totals.warnings, "warning"))?;
         }
@@ -466,7 +491,3 @@ impl std::fmt::Display for ProxySummary {
         Ok(())
     }
 }
-        if totals.shadowed > 0 {
-            let decisions = Quantity(totals.shadowed, "decision");
-            write!(f, ", {decisions} not carried out")?;
-        }

@@ -36,6 +36,9 @@ pub(super) struct ProxySettings {
     pub(super) client_ca: Option<PathBuf>,
     pub(super) log: Option<PathBuf>,
     limits: LimitSettings,
+    /// True if the file was found in the current folder: its author may be another one than the user.
+    #[serde(skip)]
+    pub(super) is_found: bool,
 }
 
 /// The bounds: sizes in bytes, times in seconds.
@@ -66,7 +69,44 @@ impl ProxySettings {
             CommandError::Message(format!("{}: {error}", path.display()))
         };
         let text = std::fs::read_to_string(path).map_err(|error| because(&error))?;
-        ProxySettings::parse(&text).map_err(|error| because(&error))
+        let settings = ProxySettings::parse(&text).map_err(|error| because(&error))?;
+        match file {
+            Some(_) => Ok(settings),
+            None => settings.found(),
+        }
+    }
+
+    /// Returns the settings of a file in the current folder, which may be a repository of another author. They must not
+    /// name servers, which receive keys, or files, which are written, or open the proxy to others.
+    fn found(mut self) -> Result<ProxySettings, CommandError> {
+        let keys = [
+            ("listen", self.listen.is_some()),
+            ("hosts", !self.hosts.is_empty()),
+            ("upstream", self.upstream.is_some()),
+            ("upstreams", !self.upstreams.is_empty()),
+            ("sessions", self.sessions.is_some()),
+            ("sessions-ca", self.sessions_ca.is_some()),
+            ("certificate", self.certificate.is_some()),
+            ("key", self.key.is_some()),
+            ("client-ca", self.client_ca.is_some()),
+            ("log", self.log.is_some()),
+        ];
+        let set = keys.iter().filter(|(_, is_set)| *is_set);
+        let set: Vec<String> = set.map(|(key, _)| format!("`{key}`")).collect();
+        if set.is_empty() {
+            self.is_found = true;
+            return Ok(self);
+        }
+        Err(CommandError::Message(format!(
+            "{USUAL} in the current folder sets {}: only `packs` and `limits` are taken from a file that was not named; \
+             use `--config {USUAL}` if you trust it",
+            set.join(", ")
+        )))
+    }
+
+    /// Returns the packs that the file adds to the default packs, because it was not named.
+    pub(super) fn added_packs(&self) -> &[String] {
+        if self.is_found { &self.packs } else { &[] }
     }
 
     fn parse(text: &str) -> Result<ProxySettings, toml::de::Error> {
@@ -168,6 +208,24 @@ mod tests {
         ] {
             ProxySettings::parse(text).unwrap_err();
         }
+        let found = |text: &str| ProxySettings::parse(text).unwrap().found();
+        for line in [
+            "listen = \"127.0.0.1:1\"",
+            "hosts = [\"a\"]",
+            "upstream = \"http://localhost:9\"",
+            "upstreams.anthropic = \"http://localhost:9\"",
+            "sessions = \"a\"",
+            "sessions-ca = \"a\"",
+            "certificate = \"a\"",
+            "key = \"a\"",
+            "client-ca = \"a\"",
+            "log = \"a\"",
+        ] {
+            assert!(found(&format!("[proxy]\n{line}\n")).is_err(), "{line}");
+        }
+        let harmless = "[proxy]\npacks = [\"a.toml\"]\nlimits.hold-seconds = 7\n";
+        let harmless = found(harmless).ok().unwrap();
+        assert_eq!(harmless.added_packs(), ["a.toml"]);
         let bad = ProxySettings::parse("[proxy.upstreams]\nx = \"ftp://localhost\"").unwrap();
         assert!(bad.apply(&mut config).is_err());
         assert_eq!(ProxySettings::parse("").unwrap(), ProxySettings::default());

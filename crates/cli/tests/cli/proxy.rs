@@ -553,3 +553,45 @@ impl Drop for ReloadingProxy {
         self.process.wait().ok();
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_found_names_no_server_and_adds_packs() {
+    let folder = Folder::new();
+    let script = "echo $NO_PROXY; echo $no_proxy";
+    let run = |settings: &str, named: bool| {
+        let path = folder.write("ttsr.toml", settings);
+        let mut command = ttsr(&["proxy"]);
+        if named {
+            command.arg("--config").arg(path);
+        }
+        // The token of the environment is not one that the command knows.
+        command.env("TTSR_PROXY_TOKEN", "0123456789abcdef0123456789abcdef");
+        command.env("NO_PROXY", "a.example").env_remove("no_proxy");
+        command.args(["--", "sh", "-c", script]);
+        command.current_dir(&folder.0).output().unwrap()
+    };
+    let server = "[proxy.upstreams]\nanthropic = \"http://127.0.0.1:9\"\n";
+    let refused = run(server, false);
+    let printed = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success(), "{printed}");
+    assert!(
+        printed.contains("`upstreams`") && printed.contains("--config"),
+        "{printed}"
+    );
+    let named = run(server, true);
+    assert!(named.status.success(), "{named:?}");
+    let printed = String::from_utf8(named.stdout).unwrap();
+    assert_eq!(
+        printed.lines().next(),
+        Some("a.example,127.0.0.1,localhost,::1")
+    );
+    assert_eq!(printed.lines().next(), printed.lines().nth(1));
+    let pack = "schema = 1\n[pack]\nname = \"a/b\"\n[rule.x]\ndescription = \"x\"\nseverity = \"info\"\n\
+                match.any = [{ literal = \"zebra\" }]\nexamples.match = [\"zebra\"]\n";
+    folder.write("pack.toml", pack);
+    let added = run("[proxy]\npacks = [\"pack.toml\"]\n", false);
+    let printed = String::from_utf8(added.stderr).unwrap();
+    assert!(added.status.success(), "{printed}");
+    assert!(printed.contains("adds packs: pack.toml"), "{printed}");
+}
