@@ -312,7 +312,7 @@ impl ReplyJudge {
         let acted = self.parts.decisions().filter(|it| !it.is_suppressed());
         let warned = acted.filter(|decision| decision.action == Action::Warn);
         let pack = self.parts.conversation().pack();
-        warned.filter_map(|it| warning(it, pack)).collect()
+        warned.filter_map(|it| warning(it, pack, None)).collect()
     }
 
     /// Drains the output: the bytes to send to the client.

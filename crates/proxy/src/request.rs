@@ -180,9 +180,9 @@ fn judge_part(
         };
         actions.decisions.extend_from_slice(&screened.decisions);
         if let Flow::Cut(cut) = &screened.flow {
-            return Err(
-                Block::from_cut(cut, &screened.decisions, conversation.pack()).request_reason(),
-            );
+            let pack = conversation.pack();
+            let block = Block::from_cut(cut, &screened.decisions, pack, Some(&text.text));
+            return Err(block.request_reason());
         }
         let (mut before, mut after) = (Vec::new(), Vec::new());
         for decision in screened.decisions.iter().filter(|it| !it.is_suppressed()) {
@@ -190,9 +190,11 @@ fn judge_part(
                 Action::Prepend => before.push(decision.message.clone()),
                 Action::Append => after.push(decision.message.clone()),
                 Action::Warn => {
-                    actions
-                        .warnings
-                        .extend(warning(decision, conversation.pack()));
+                    actions.warnings.extend(warning(
+                        decision,
+                        conversation.pack(),
+                        Some(&text.text),
+                    ));
                 }
                 _ => {}
             }

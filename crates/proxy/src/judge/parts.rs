@@ -61,11 +61,18 @@ impl Block {
     }
 
     /// Returns the block of a cut. The message does not repeat the text that matched: it may be a secret.
-    pub(crate) fn from_cut(cut: &Cut, decisions: &[DecisionRecord], pack: &Pack) -> Block {
+    ///
+    /// `whole` is the text in which the rule matched, if it came whole.
+    pub(crate) fn from_cut(
+        cut: &Cut,
+        decisions: &[DecisionRecord],
+        pack: &Pack,
+        whole: Option<&str>,
+    ) -> Block {
         let of_cut = decisions
             .iter()
             .filter(|decision| decision.rule.as_deref() == cut.rule() && cut.rule().is_some());
-        let mut message = without_matches(cut.message.clone(), of_cut, pack);
+        let mut message = without_matches(cut.message.clone(), of_cut, pack, whole);
         // The default message begins with the id, which the reason names already.
         let id = cut.rule().map(|id| format!("{id}: "));
         if let Some(rest) = id.and_then(|id| message.strip_prefix(&id).map(str::to_owned)) {
@@ -96,11 +103,11 @@ impl Block {
     }
 }
 
-/// Returns the warning of a decision, without the text that matched.
-pub(crate) fn warning(decision: &DecisionRecord, pack: &Pack) -> Option<Note> {
+/// Returns the warning of a decision, without the text that matched. `whole` is the text, if it came whole.
+pub(crate) fn warning(decision: &DecisionRecord, pack: &Pack, whole: Option<&str>) -> Option<Note> {
     Some(Note {
         rule: decision.rule.clone()?,
-        text: without_matches(decision.message.clone(), [decision], pack),
+        text: without_matches(decision.message.clone(), [decision], pack, whole),
     })
 }
 
@@ -468,7 +475,7 @@ impl JudgedParts {
     fn check(&self, flow: Flow) -> Result<(), Block> {
         flow.ok().map_err(|cut| {
             let conversation = &self.conversation;
-            Block::from_cut(&cut, conversation.decisions(), conversation.pack())
+            Block::from_cut(&cut, conversation.decisions(), conversation.pack(), None)
         })
     }
 

@@ -11,21 +11,38 @@ const SHORTEST: usize = 6;
 /// The longest text that is searched for in a message, in bytes. The longest insertion is half of it.
 const LONGEST: usize = 8 << 10;
 
-/// Returns the message without the texts that matched. Short matches stay.
+/// Returns the message without the texts that matched. Short matches stay. `whole` is the text in which they are, if it is
+/// known: what a message captures may be longer than the match, which ends where it is certain.
 pub(crate) fn without_matches<'d>(
     mut message: String,
     decisions: impl IntoIterator<Item = &'d DecisionRecord>,
     pack: &Pack,
+    whole: Option<&str>,
 ) -> String {
     for decision in decisions {
         let matched = &decision.matched;
-        if matched.len() < SHORTEST {
-            continue;
+        let has_pieces = inserts_pieces(decision, pack);
+        let captured = whole
+            .filter(|_| has_pieces)
+            .map(|whole| from_match(whole, decision));
+        if matched.len() >= SHORTEST {
+            message = without(&message, first_bytes(matched), has_pieces);
         }
-        let end = matched.floor_char_boundary(LONGEST);
-        message = without(&message, &matched[..end], inserts_pieces(decision, pack));
+        if let Some(captured) = captured {
+            message = without(&message, captured, true);
+        }
     }
     message
+}
+
+fn first_bytes(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST)]
+}
+
+/// Returns the text from the start of a match.
+fn from_match<'t>(whole: &'t str, decision: &DecisionRecord) -> &'t str {
+    let start = usize::try_from(decision.start.unwrap_or(0)).unwrap_or(usize::MAX);
+    first_bytes(&whole[whole.floor_char_boundary(start)..])
 }
 
 /// Returns true if the message of the rule inserts pieces of its match.

@@ -1202,3 +1202,17 @@ fn titles_contexts_file_names_and_results_of_code_are_read() {
         {"functionResponse":{"name":"f","response":{"x":"b"},"parts":[{"text":"c"}]}}]}]}"#;
     assert_eq!(last_turn(ModelApi::Gemini, parts), ["a", "b", "c"]);
 }
+
+#[test]
+fn a_reason_does_not_repeat_what_a_message_captures() {
+    let pattern = Pattern::regex("PASS=(?<pw>[a-z0-9]{4,40})");
+    let mut capturing = rule("t/pass", pattern, Channel::UserInput, Action::Abort);
+    capturing.message = Some("The word {{ capture.pw }} is out.".into());
+    let mut session = Session::new(pack([capturing]));
+    let steps = [user("It is PASS=hunter2word.")];
+    let reason = session.send(ModelApi::OpenAiChat, &steps).unwrap_err();
+    assert!(
+        !reason.contains("hunter2") && reason.contains("The word"),
+        "{reason}"
+    );
+}
