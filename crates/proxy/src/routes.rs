@@ -93,7 +93,7 @@ pub(crate) fn route<'c>(
 fn api(method: &Method, path: &str) -> Option<ModelApi> {
     let plain = unescaped(path).to_ascii_lowercase();
     let is_blank = |char: char| char.is_whitespace() || char.is_control();
-    let segments = segments(&plain).filter_map(|segment| segment.split(';').next());
+    let segments = segments(&plain).filter_map(|segment| segment.split([';', '?', '#']).next());
     let segments = segments.map(|segment| segment.trim_matches(is_blank));
     let segments: Vec<&str> = segments.filter(|segment| !segment.is_empty()).collect();
     match *method {
@@ -220,6 +220,7 @@ mod tests {
             ("POST", "/v1/messages;a=b", Some(AnthropicMessages)),
             ("POST", "/v1/messages%20", Some(AnthropicMessages)),
             ("POST", "/v1/messages%00/", Some(AnthropicMessages)),
+            ("POST", "/v1/messages%3fbeta=true", Some(AnthropicMessages)),
             ("post", "/v1/messages", Some(Unjudged)),
             ("PUT", "/v1/messages", Some(Unjudged)),
             ("POST", "/v1/responses/compact", Some(OpenAiResponses)),
