@@ -48,7 +48,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         -readonly -safe -table -version~ -help~").style(FlagStyle::Words).language("sql").action(ProgramAction::CodeOperand { operands: 1 }),
     ProgramSpec::new(&["mongosh", "mongo"], "-f= -h= -p? -u= --eval@ --file= --host= --port= --username= --password? --quiet --shell --norc \
         --nodb --authenticationDatabase= --json? --help~ --version~").queries("javascript"),
-    ProgramSpec::new(&["sqlcmd", "osql"], "-S= -U= -P= -d= -i= -o= -Q@ -q@ -h= -s= -W -E -b -l= -t= -v= -C -G -N?").queries("sql"),
+    ProgramSpec::new(&["sqlcmd", "osql"], "-S= -U= -P= -d= -i= -o= -Q@ -q@ -h= -s= -W -E -b -l= -t= -v= -C -G -N?").queries("sql")
+        .subcommands(&[SubcommandSpec { name: "query", options: "-d= --database=", action: ProgramAction::CodeOperand { operands: 0 } }]),
     ProgramSpec::new(&["cockroach"], "--help~").language("sql")
         .subcommands(&[SubcommandSpec { name: "sql", options: "-e@ -d= -u= -f= -s= --execute@ --database= --user= --file= --host= --port= --url= --certs-dir= --insecure --format= --set= --watch=",
             action: ProgramAction::Client }]),
