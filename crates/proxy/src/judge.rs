@@ -423,7 +423,7 @@ impl ReplyJudge {
         let mut seen = |record: WireRecord<'_>| records.push(self.api.read(record));
         let mut on = |_: &str, event: Event| events.push(event);
         self.reader.push_records(&bytes, &mut seen, &mut on);
-        if is_last && has_text {
+        if is_last && has_text && !self.reader.is_binary() {
             // The end of the event, so that what follows is the end of the input alone.
             self.reader.push_records(b"\n\n", &mut seen, &mut on);
         }

@@ -34,6 +34,11 @@ pub(super) struct EventStreamParser {
 }
 
 impl EventStreamParser {
+    /// Returns true if bytes wait for the rest of their message.
+    pub(super) fn has_partial(&self) -> bool {
+        self.skip > 0 || !self.pending.is_empty()
+    }
+
     pub(super) fn with_cap(cap: usize) -> EventStreamParser {
         EventStreamParser {
             cap,

@@ -401,11 +401,18 @@ impl Reader {
         self.frame(bytes, seen, on);
     }
 
-    /// Returns true if bytes wait for the rest of a JSON document that is not in an event stream.
+    /// Returns true if the input is Amazon's binary event stream.
+    #[must_use]
+    pub fn is_binary(&self) -> bool {
+        matches!(self.framing, Framing::EventStreamParser(_))
+    }
+
+    /// Returns true if bytes wait for the rest of a JSON document that is not in an event stream, or of a binary message.
     #[must_use]
     pub fn has_partial_document(&self) -> bool {
         match &self.framing {
             Framing::JsonLines(lines) => lines.has_partial(),
+            Framing::EventStreamParser(frames) => frames.has_partial(),
             _ => false,
         }
     }
