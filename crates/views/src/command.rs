@@ -21,8 +21,8 @@
 //! Redirections without a program (`> file`) are those of the program `:`. After a compound command they are a command of
 //! their own, in a pipe from the commands inside, or to them.
 //!
-//! The reader runs nothing. It expands braces, `$'…'`, `$IFS`, variables that the same text sets to constants, and
-//! substitutions whose output is constant: that of `echo`, `printf` and here-documents of `cat`. Any other expansion remains in the word as written, and [`WordTraits::expanded`] is true. It follows `cd` and `pushd` with
+//! The reader runs nothing. It expands braces, `$'…'`, `$IFS`, variables, arrays and positional
+//! parameters that the same text sets to constants, defaults (`${a:-b}`) of other variables, and substitutions whose output is constant: that of `echo`, `printf` and here-documents of `cat`. Any other expansion remains in the word as written, and [`WordTraits::expanded`] is true. It follows `cd` and `pushd` with
 //! constant operands: a command after them gets its working directory ([`CommandEvent::Directory`]). Subshells,
 //! substitutions and scripts of other shells restore that of their parent.
 //!
@@ -63,6 +63,7 @@
 //! );
 //! ```
 
+mod arguments;
 mod body;
 mod braces;
 mod echo;
@@ -97,6 +98,7 @@ pub use trace::CommandTrace;
 pub use view::CommandView;
 
 use super::chunk::{Chunk, DecidedOffset};
+use arguments::WordLists;
 use expansion::Constants;
 use script::ScriptReader;
 use stored::StoredFiles;
@@ -196,6 +198,7 @@ struct ReaderState {
     last_id: u64,
     constants: Constants,
     stored: StoredFiles,
+    lists: WordLists,
 }
 
 /// The shared state and the sink, as they are passed through the reader.

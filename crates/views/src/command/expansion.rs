@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::super::chunk::OffsetMap;
+use super::arguments::POSITIONAL;
 use super::event::{CommandEvent, CommandId, CommandSink, WordTraits};
 use super::ids::CommandIds;
 use super::lexer::LexContext;
@@ -143,6 +144,15 @@ impl ReaderState {
             .map(|(_, value)| value.as_slice())
     }
 
+    /// Returns true if the elements of a list can be added to the text, and counts them if not.
+    fn adds(&mut self, elements: &[Vec<u8>]) -> bool {
+        let fits = self.constants.added <= ADDED + FACTOR * self.now;
+        let bytes: usize = elements.iter().map(|element| element.len() + 1).sum();
+        self.constants.added += bytes as u64;
+        self.counters.expansions += u64::from(!fits);
+        fits
+    }
+
     /// Returns the value of a variable to be added to the text, if the text has set it to a constant.
     fn constant(&mut self, name: &[u8]) -> Option<Vec<u8>> {
         let value = self.value(name)?.to_vec();
@@ -182,12 +192,24 @@ impl ScriptReader {
             }
             return;
         };
+        self.replace_expansion(from, &value, splits, cx);
+    }
+
+    /// Replaces the expansion that begins at `from` in the text of the current word by a value.
+    fn replace_expansion<S: CommandSink>(
+        &mut self,
+        from: usize,
+        value: &[u8],
+        splits: bool,
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let list = self.list();
         let span = list.expansion_span(cx.state.at);
         list.word.truncate(from);
         list.word.end_literal();
         list.word.traits.insert(WordTraits::CONSTANT);
         if !splits {
-            self.push_value(&value, span, cx);
+            self.push_value(value, span, cx);
             return;
         }
         if from == 0 && !self.list().word.traits.quoted() {
@@ -289,6 +311,56 @@ impl ScriptReader {
         cx.counters().long_words += u64::from(!fits);
     }
 
+    /// Replaces the expansion that begins at `from` in the text of the current word by the elements of a list, each of which
+    /// is a word, unless they are joined. Returns false if the elements are not known.
+    pub(super) fn expand_list<S: CommandSink>(
+        &mut self,
+        from: usize,
+        name: &[u8],
+        joins: bool,
+        cx: &mut ReadContext<'_, S>,
+    ) -> bool {
+        let outer = self
+            .contexts
+            .len()
+            .checked_sub(2)
+            .map(|at| self.contexts[at]);
+        let (is_quoted, splits) = match (self.context(), outer) {
+            (LexContext::Commands, _) => (false, true),
+            (LexContext::Double, Some(LexContext::Commands)) => (true, !joins),
+            _ => (true, false),
+        };
+        let splits = splits && !self.list().in_assignment();
+        let Some(elements) = cx.state.lists.get(name).map(<[Vec<u8>]>::to_vec) else {
+            return false;
+        };
+        if elements.is_empty() || self.list().discards() || !cx.state.adds(&elements) {
+            return false;
+        }
+        if !splits {
+            let value = elements.join(&b' ');
+            self.replace_expansion(from, &value, false, cx);
+            return true;
+        }
+        let list = self.list();
+        let (start, end) = list.expansion_span(cx.state.at);
+        list.word.truncate(from);
+        for (index, element) in elements.iter().enumerate() {
+            if index > 0 {
+                self.end_word(cx);
+            }
+            let word = &mut self.list().word;
+            word.begin(start..end);
+            word.end_literal();
+            word.traits.insert(WordTraits::CONSTANT);
+            if is_quoted {
+                word.mark_quoted();
+            }
+            self.push_value(element, (start, end), cx);
+        }
+        true
+    }
+
     /// Ends `${…}`, whose text begins at `from` in the current word.
     pub(super) fn end_parameter<S: CommandSink>(
         &mut self,
@@ -301,6 +373,22 @@ impl ScriptReader {
         let is_name = name
             .iter()
             .all(|&byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if let Some((name, joins)) = list_name(name) {
+            let name = name.to_vec();
+            let is_positional = name == POSITIONAL && self.list().in_function();
+            if is_positional || !self.expand_list(from, &name, joins, cx) {
+                self.list().word.mark_expanded();
+            }
+            return;
+        }
+        if let Some((name, default)) = default_of(name) {
+            let (name, default) = (name.to_vec(), default.to_vec());
+            if cx.state.value(&name).is_some() {
+                return self.expand(from, &name, cx);
+            }
+            let splits = self.context() == LexContext::Commands && !self.list().in_assignment();
+            return self.replace_expansion(from, &default, splits, cx);
+        }
         // The value of `${IFS%?}` and the like is blank too.
         let name = match name {
             [b'I', b'F', b'S', rest @ ..] if !rest.first().is_some_and(is_name_byte) => {
@@ -330,6 +418,29 @@ impl ScriptReader {
             Some(LexContext::Commands) | None
         )
     }
+}
+
+/// Returns the name of the list in `name[@]`, `name[*]`, `@` or `*`, and true if its elements are joined.
+fn list_name(text: &[u8]) -> Option<(&[u8], bool)> {
+    match text {
+        b"@" => Some((POSITIONAL, false)),
+        b"*" => Some((POSITIONAL, true)),
+        _ => {
+            let joins = text.ends_with(b"[*]");
+            let name = text.strip_suffix(b"[@]").or(text.strip_suffix(b"[*]"))?;
+            name.iter().all(is_name_byte).then_some((name, joins))
+        }
+    }
+}
+
+/// Returns the variable and its default in `name:-default` and the like, if the default is constant.
+fn default_of(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.iter().position(|byte| !is_name_byte(byte))?;
+    let (name, rest) = text.split_at(end);
+    let rest = rest.strip_prefix(b":").unwrap_or(rest);
+    let default = rest.strip_prefix(b"-").or(rest.strip_prefix(b"="))?;
+    let is_constant = !default.is_empty() && !default.contains(&b'$');
+    (!name.is_empty() && is_constant).then_some((name, default))
 }
 
 pub(super) fn is_name_byte(byte: &u8) -> bool {

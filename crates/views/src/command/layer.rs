@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::super::chunk::OffsetMap;
+use super::arguments::POSITIONAL;
 use super::event::{
     CommandEvent, CommandId, CommandSink, CommandWord, ParentCommand, ParentRelation, WordRole,
 };
@@ -141,7 +142,8 @@ impl CommandLayer {
             let file = word.in_role(id, WordRole::Operand, 0);
             cx.emit(CommandEvent::FileIsCode { command: id, file });
         }
-        let action = spec.map_or(ProgramAction::None, |spec| spec.action);
+        let action = cx.state.lists.function(name);
+        let action = action.unwrap_or(spec.map_or(ProgramAction::None, |spec| spec.action));
         if action == ProgramAction::Source {
             outputs_are_code(id, word, cx);
         }
@@ -640,6 +642,9 @@ impl SimpleReader {
             _ => {
                 let first = layer.operands == 0;
                 layer.operand(word, cx);
+                if layer.flags_ended && layer.spec.is_some_and(|spec| spec.names.contains(&"set")) {
+                    set_positional(word, first, cx);
+                }
                 if first && layer.is_tee() {
                     self.write_to(word);
                 }
@@ -821,6 +826,18 @@ impl SimpleReader {
         }
     }
 
+    /// Returns `Some` if the next word is a program that the command runs, or, with true, the first word of a script.
+    pub(super) fn runs_next_word(&self) -> Option<bool> {
+        let Some(layer) = self.layers.last() else {
+            return Some(false);
+        };
+        match layer.action {
+            ProgramAction::Words { operands } if layer.operands == operands => Some(false),
+            ProgramAction::Joined { operands } if layer.operands == operands => Some(true),
+            _ => None,
+        }
+    }
+
     /// Returns true if the command writes its standard input to its standard output.
     pub(super) fn passes_stdin(&self) -> bool {
         let layer = self.layers.last();
@@ -856,6 +873,27 @@ impl SimpleReader {
         let layer = self.layers.last();
         let spec = layer.and_then(|layer| layer.spec);
         self.written.is_format = spec.is_some_and(|spec| spec.names == ["printf"]);
+    }
+}
+
+/// Adds an operand of `set --` to the positional parameters.
+fn set_positional<S: CommandSink>(
+    word: &ReadWord<'_>,
+    is_first: bool,
+    cx: &mut ReadContext<'_, S>,
+) {
+    let known = cx.state.lists.get(POSITIONAL).map(<[Vec<u8>]>::to_vec);
+    cx.state.lists.remove(POSITIONAL);
+    let earlier = match is_first {
+        true => Some(Vec::new()),
+        false => known,
+    };
+    if let Some(mut words) = earlier.filter(|_| !word.traits.expanded() && !word.traits.truncated())
+    {
+        words.push(word.bytes().to_vec());
+        let most = cx.state.limits.expansions;
+        let fits = cx.state.lists.set(POSITIONAL, words, most);
+        cx.counters().expansions += u64::from(!fits);
     }
 }
 

@@ -8,6 +8,7 @@
 
 use super::super::chunk::OffsetMap;
 use super::super::shell::word::{AnsiEscape, EscapeStep};
+use super::arguments::POSITIONAL;
 use super::event::CommandSink;
 use super::expansion::is_name_byte;
 use super::list::{ListReader, ListScope, Opening};
@@ -75,6 +76,9 @@ pub(super) enum LexToken {
     /// `[` at the beginning of a command.
     OpenBracket,
 }
+
+/// The most elements of an array that are remembered.
+const ELEMENTS: usize = 32;
 
 /// Returns the operator that begins with `operator` and continues with `byte`.
 fn longer_operator(operator: &'static str, byte: u8) -> Option<&'static str> {
@@ -316,6 +320,24 @@ impl ScriptReader {
             self.comment = true;
             return;
         }
+        let separates = matches!(byte.byte, b' ' | b'\t' | b'\r' | b'\n');
+        let closes = byte.byte == b')' && parens == 1;
+        let word = &mut self.list().word;
+        let end = word.text.len();
+        let has_room = word.elements.len() < ELEMENTS;
+        match word.elements.last_mut().filter(|it| it.end == 0) {
+            Some(element) if separates || closes => element.end = end,
+            None if after_blank && !separates && !closes && has_room => {
+                word.elements.push(end..0);
+            }
+            _ => {}
+        }
+        // A backslash before a newline begins no element.
+        word.elements.pop_if(|element| element.start == element.end);
+        if closes {
+            word.is_constant_array = !word.traits.expanded() && word.elements.len() < ELEMENTS;
+            word.mark_expanded();
+        }
         // A backslash before a newline is not part of an element.
         if byte.byte != b'\\' {
             self.set_after_blank(matches!(byte.byte, b' ' | b'\t' | b'\r' | b'\n' | b'('));
@@ -546,7 +568,10 @@ impl ScriptReader {
             }
             _ if begins => {
                 self.push_byte(byte, cx);
-                self.list().word.mark_expanded();
+                let is_list = matches!(byte.byte, b'@' | b'*') && !self.list().in_function();
+                if !is_list || !self.expand_list(from, POSITIONAL, byte.byte == b'*', cx) {
+                    self.list().word.mark_expanded();
+                }
             }
             _ => return false,
         }
@@ -860,7 +885,10 @@ impl ScriptReader {
         let is_pattern = list.word.is_literal()
             && matches!(literal.last(), Some(b'?' | b'*' | b'+' | b'@' | b'!'));
         if posix && (is_array || is_pattern) {
-            list.word.mark_expanded();
+            match is_array {
+                true => list.word.end_literal(),
+                false => list.word.mark_expanded(),
+            }
             self.push_byte(byte, cx);
             let context = match is_array {
                 true => LexContext::Array {
@@ -875,8 +903,7 @@ impl ScriptReader {
         } else if self.list().in_patterns() {
             self.end_word(cx);
         } else if self.list().word.begun && self.syntax == ShellSyntax::Posix {
-            // The name of a function.
-            self.list().drop_function_name();
+            self.list().begin_function();
             self.list().open_subshell(cx.state.constants());
         } else if self.syntax == ShellSyntax::PowerShell {
             // A subexpression, whose output is an argument.

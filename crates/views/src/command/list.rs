@@ -8,6 +8,7 @@
 //! 3. The end of a pipeline adds `ended` to the `outputs` of the innermost compound command, or of the list.
 //! 4. When a compound command has ended, its `outputs` are `ended`: it is an element like a simple command.
 
+use super::arguments::FunctionBody;
 use super::echo::{KnownOutput, WrittenText};
 use super::event::{
     CommandEvent, CommandId, CommandSink, ParentCommand, ParentRelation, WordTraits,
@@ -58,6 +59,8 @@ pub(super) struct ListReader {
     /// True in an array of words that is written as a text.
     pub(super) in_array: bool,
     drops_word: bool,
+    /// The last function whose definition has begun.
+    function: Option<FunctionBody>,
     /// True if the next program may be the name of a coprocess.
     pub(super) names_coprocess: bool,
     /// True if the next command reads the output of the preceding one.
@@ -512,8 +515,33 @@ impl ListReader {
         self.target = Some(operator);
     }
 
-    pub(super) fn drop_function_name(&mut self) {
+    /// Begins the definition of the function that the current word names.
+    pub(super) fn begin_function(&mut self) {
+        let name = self.word.text.bytes().to_vec();
+        self.define(name);
         self.word.clear();
+    }
+
+    fn define(&mut self, name: Vec<u8>) {
+        self.function = Some(FunctionBody {
+            name,
+            depth: self.compounds.len(),
+            shifts: 0,
+        });
+    }
+
+    /// Returns true if the text is in the body of a function.
+    pub(super) fn in_function(&self) -> bool {
+        let body = self.function.as_ref();
+        body.is_some_and(|body| self.compounds.len() > body.depth)
+    }
+
+    /// Returns the function whose body the text is in.
+    pub(super) fn function(&mut self) -> Option<&mut FunctionBody> {
+        if !self.in_function() {
+            self.function = None;
+        }
+        self.function.as_mut()
     }
 
     /// Begins a word that is no word of a command: `(( … ))`.
@@ -588,7 +616,10 @@ impl ListReader {
                     self.close(CompoundKind::Case, most);
                 }
             }
-            WordPosition::Function => self.position = WordPosition::Command,
+            WordPosition::Function => {
+                self.position = WordPosition::Command;
+                self.define(text.to_vec());
+            }
         }
         true
     }

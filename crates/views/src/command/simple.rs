@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::arguments::is_arguments;
 use super::body::{HereConsumer, HereDocument};
 use super::braces::expand_braces;
 use super::echo::{KnownOutput, WrittenText};
@@ -10,6 +11,7 @@ use super::ids::{CommandIds, StdinCode};
 use super::layer::{CommandLayer, ScriptStreams, run_script};
 use super::list::ListReader;
 use super::path::normalize_path;
+use super::program::ProgramAction;
 use super::script::ScriptReader;
 use super::stored::OutputFile;
 use super::text::MappedText;
@@ -355,8 +357,10 @@ impl ScriptReader {
                 list.command.shadowed.push((variable.to_vec(), earlier));
             }
             record(&complete, name, value, cx);
+            record_array(word, name, value, cx);
             return assign(command, &complete, name, value, cx);
         }
+        list.read_body_word(complete.bytes(), cx);
         let names_coprocess = std::mem::take(&mut list.names_coprocess);
         list.command.names_coprocess |= names_coprocess;
         list.command.read_word(&complete, place, cx);
@@ -537,6 +541,32 @@ pub(super) fn record<S: CommandSink>(
     cx.state.assign_output(variable, word.substitutions);
 }
 
+/// Records the elements of an array for the text that follows, if they are constant.
+fn record_array<S: CommandSink>(
+    word: &WordBuffer,
+    name: usize,
+    value: usize,
+    cx: &mut ReadContext<'_, S>,
+) {
+    let text = word.text.bytes();
+    let variable = &text[..name];
+    let earlier = match text[value - 2] {
+        b'+' => cx.state.lists.get(variable).unwrap_or_default().to_vec(),
+        _ => Vec::new(),
+    };
+    cx.state.lists.remove(variable);
+    if word.is_constant_array && !word.traits.truncated() {
+        let elements = word
+            .elements
+            .iter()
+            .map(|range| text[range.clone()].to_vec());
+        let elements = earlier.into_iter().chain(elements).collect();
+        let most = cx.state.limits.expansions;
+        let fits = cx.state.lists.set(variable, elements, most);
+        cx.counters().expansions += u64::from(!fits);
+    }
+}
+
 /// Returns the value of an assignment, if it is constant.
 pub(super) fn constant<'a>(word: &ReadWord<'a>, value: usize) -> Option<&'a [u8]> {
     let text = word.bytes();
@@ -582,6 +612,29 @@ impl WordBuffer {
 }
 
 impl ListReader {
+    /// Reads the next word of a command in the body of a function. A function that runs its arguments is a wrapper.
+    fn read_body_word<S: CommandSink>(&mut self, word: &[u8], cx: &mut ReadContext<'_, S>) {
+        if word != b"shift" && !is_arguments(word) {
+            return;
+        }
+        let joins = self.command.runs_next_word();
+        let (Some(body), Some(joins)) = (self.function(), joins) else {
+            return;
+        };
+        if word == b"shift" {
+            body.shifts += 1;
+            return;
+        }
+        let operands = body.shifts;
+        let action = match joins {
+            true => ProgramAction::Joined { operands },
+            false => ProgramAction::Words { operands },
+        };
+        let most = cx.state.limits.expansions;
+        let fits = cx.state.lists.add_function(&body.name, action, most);
+        cx.counters().expansions += u64::from(!fits);
+    }
+
     fn in_assignment_of(&self, word: &WordBuffer) -> bool {
         self.begins_command() && assignment(word.literal()).is_some()
     }

@@ -272,6 +272,15 @@ const FRAGMENTS: &[&str] = &[
     " > f; ",
     "coproc ",
     "for ((;;)) ",
+    "a=(x 'y z') ",
+    "a+=(",
+    "\"${a[@]}\"",
+    "${a[*]}",
+    "set -- ",
+    "\"$@\"",
+    "f() { shift; ",
+    "f x ",
+    "${c:-",
     "b='$a$a'; ",
     "$b",
     "%s",
@@ -356,6 +365,11 @@ fn the_output_and_the_time_are_bounded_by_the_input() {
         "sudo ".repeat(5000),
         "cat <<A; ".repeat(1000),
         "$(echo a ".repeat(48) + &"x ".repeat(20_000) + &")".repeat(48),
+        "a=(x y z); ".to_owned()
+            + &"a+=(\"${a[@]}\" \"${a[@]}\"); ".repeat(500)
+            + &"\"${a[@]}\" ".repeat(500),
+        "f() { \"$@\"; }; ".to_owned() + &"f ".repeat(5000),
+        "cat > a <<E\n./a; ./a; sh a\nE\n".repeat(300) + &"./a; ".repeat(300),
         "{ ".repeat(60) + &"echo a; ".repeat(10_000) + &"} | sh; ".repeat(60),
     ];
     for text in hostile {

@@ -49,6 +49,10 @@ pub(super) struct WordBuffer {
     pub(super) substitutions: Vec<CommandId>,
     /// The text that the process substitution of the word writes, as far as it is known.
     pub(super) written: Option<Box<MappedText>>,
+    /// The ranges of the elements of an array in the text.
+    pub(super) elements: Vec<Range<usize>>,
+    /// True if the word is an array whose elements are constant.
+    pub(super) is_constant_array: bool,
 }
 
 impl WordBuffer {
@@ -58,8 +62,10 @@ impl WordBuffer {
             text,
             braces,
             substitutions,
+            elements,
             ..
         } = self;
+        elements.clear();
         text.clear();
         braces.clear();
         substitutions.clear();
@@ -67,6 +73,7 @@ impl WordBuffer {
             text: std::mem::take(text),
             braces: std::mem::take(braces),
             substitutions: std::mem::take(substitutions),
+            elements: std::mem::take(elements),
             ..WordBuffer::default()
         };
     }
