@@ -35,6 +35,8 @@
 //! - [`CommandEvent::Begin`] precedes every other event of the command, and [`CommandEvent::End`] follows them, except
 //!   for the events of a here-document, whose body follows the line of its command.
 //! - The code of a command ([`CommandEvent::Code`]) ends before another command begins and before other code begins.
+//! - The commands in `((a) b)`, which begins like an arithmetic expression, are certain at the byte after the first closing
+//!   parenthesis that no other one follows.
 //! - Every limit that is reached is counted in [`CommandCounters`].
 //!
 //! # Complexity
@@ -64,6 +66,7 @@
 //! ```
 
 mod arguments;
+mod arithmetic;
 mod body;
 mod braces;
 mod echo;

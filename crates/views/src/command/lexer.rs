@@ -180,9 +180,9 @@ impl ScriptReader {
     pub(super) fn finish_token<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
         match std::mem::replace(&mut self.token, LexToken::None) {
             LexToken::None => {}
-            LexToken::Backslash | LexToken::Dollar | LexToken::OpenBracket => self.push_token(cx),
+            LexToken::Backslash | LexToken::Dollar | LexToken::OpenBracket => self.push_pending(cx),
             LexToken::DollarParen => {
-                self.push_token(cx);
+                self.push_pending(cx);
                 cx.counters().unreadable += 1;
             }
             LexToken::Name(from) => self.end_name(from, cx),
@@ -203,7 +203,7 @@ impl ScriptReader {
     }
 
     /// Appends the bytes of the pending token to the word.
-    fn push_token<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
+    pub(super) fn push_pending<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
         let mut bytes = std::mem::take(&mut self.token_bytes);
         for chunk in bytes.chunks(0) {
             let (start, end) = (chunk.start(0), chunk.end(chunk.bytes.len() - 1));
@@ -287,6 +287,9 @@ impl ScriptReader {
         byte: InputByte,
         cx: &mut ReadContext<'_, S>,
     ) {
+        if parens == 1 && !quotes && byte.byte != b')' && self.reread_arithmetic(byte, cx) {
+            return;
+        }
         // 2.6.4: an arithmetic expression is read as if it were in double quotes, so quotes have no meaning in it.
         match byte.byte {
             b'(' | b')' => {
@@ -410,7 +413,7 @@ impl ScriptReader {
             _ => true,
         };
         if !escapes {
-            self.push_token(cx);
+            self.push_pending(cx);
             return false;
         }
         // 2.2.1: a backslash and a line feed continue the line, and neither is part of a word.
@@ -494,7 +497,7 @@ impl ScriptReader {
                 false
             }
             EscapeStep::Nothing => {
-                self.push_token(cx);
+                self.push_pending(cx);
                 false
             }
         }
@@ -503,7 +506,7 @@ impl ScriptReader {
     fn end_escape<S: CommandSink>(&mut self, escape: AnsiEscape, cx: &mut ReadContext<'_, S>) {
         match escape.end() {
             Some((text, len)) => self.push_escape(&text[..len], cx.state.at, cx),
-            None => self.push_token(cx),
+            None => self.push_pending(cx),
         }
     }
 
@@ -524,7 +527,7 @@ impl ScriptReader {
         let from = self.list().word.text.len();
         let is_quote = unquoted && matches!(byte.byte, b'\'' | b'"');
         if self.list().reads_delimiter() && !is_quote {
-            self.push_token(cx);
+            self.push_pending(cx);
             let is_substitution = byte.byte == b'(';
             if is_substitution {
                 self.push_byte(byte, cx);
@@ -555,7 +558,7 @@ impl ScriptReader {
             list.expansion_start = start;
             list.word.end_literal();
         }
-        self.push_token(cx);
+        self.push_pending(cx);
         match byte.byte {
             b'{' => {
                 self.push_byte(byte, cx);
@@ -611,12 +614,7 @@ impl ScriptReader {
         cx: &mut ReadContext<'_, S>,
     ) -> bool {
         if byte.byte == b'(' && self.syntax == ShellSyntax::Posix {
-            self.list().word.mark_expanded();
-            self.push_token(cx);
-            self.push_byte(byte, cx);
-            if !self.enter(LexContext::Arithmetic(2), cx) {
-                self.skipped = 2;
-            }
+            self.open_arithmetic(true, byte, cx);
             return true;
         }
         self.open_list(false, cx);
@@ -638,7 +636,7 @@ impl ScriptReader {
             is_process: false,
         };
         word.mark_expanded();
-        self.push_token(cx);
+        self.push_pending(cx);
         if !self.enter(LexContext::Commands, cx) {
             self.skipped = u32::from(!backquotes);
             return;
@@ -925,12 +923,7 @@ impl ScriptReader {
         cx: &mut ReadContext<'_, S>,
     ) -> bool {
         if byte.byte == b'(' {
-            self.list().begin_dropped_word();
-            self.push_token(cx);
-            self.push_byte(byte, cx);
-            if !self.enter(LexContext::Arithmetic(2), cx) {
-                self.skipped = 2;
-            }
+            self.open_arithmetic(false, byte, cx);
             return true;
         }
         self.token_bytes.clear();
@@ -964,7 +957,7 @@ impl ScriptReader {
             self.token_bytes.clear();
             self.list().in_array = true;
         } else {
-            self.push_token(cx);
+            self.push_pending(cx);
         }
         false
     }

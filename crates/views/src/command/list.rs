@@ -549,6 +549,12 @@ impl ListReader {
         self.drops_word = true;
     }
 
+    /// Takes back that the word is no word of a command, and empties it.
+    pub(super) fn keep_next_word(&mut self) {
+        self.drops_word = false;
+        self.word.clear();
+    }
+
     /// Takes the complete word, or `None` if there is none.
     pub(super) fn take_word(&mut self) -> Option<WordBuffer> {
         if !self.word.begun || self.discards() {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::super::chunk::{Chunk, OffsetMap};
+use super::arithmetic::OpenArithmetic;
 use super::body::HereDocument;
 use super::event::{CommandId, CommandSink, ParentCommand, ParentRelation};
 use super::lexer::{LexContext, LexToken};
@@ -30,6 +31,10 @@ pub(super) struct ScriptReader {
     /// The here-documents whose bodies follow the current line, and those whose bodies are being read.
     pub(super) heredocs: Vec<HereDocument>,
     pub(super) body: Option<Box<HereDocument>>,
+    /// The arithmetic expression that is open.
+    pub(super) arithmetic: Option<Box<OpenArithmetic>>,
+    /// The number of expressions that are being read again as commands.
+    pub(super) reread: u32,
 }
 
 impl ScriptReader {
@@ -46,6 +51,8 @@ impl ScriptReader {
             skipped: 0,
             heredocs: Vec::new(),
             body: None,
+            arithmetic: None,
+            reread: 0,
         }
     }
 
@@ -96,6 +103,7 @@ impl ScriptReader {
                 start: chunk.start(at),
                 end: chunk.end(at),
             };
+            self.keep_arithmetic(byte, cx);
             self.read(byte, cx);
             at += 1;
         }
@@ -104,7 +112,7 @@ impl ScriptReader {
     /// Returns the number of bytes from `at` on that are part of the current word, whatever follows.
     fn plain_run(&self, chunk: &Chunk<'_>, at: usize) -> usize {
         let verbatim = !matches!(chunk.offsets, OffsetMap::Replacement { .. });
-        if !verbatim || self.token != LexToken::None || self.skips() {
+        if !verbatim || self.token != LexToken::None || self.arithmetic.is_some() || self.skips() {
             return 0;
         }
         let is_plain = self.plain_bytes();
@@ -211,6 +219,7 @@ impl ScriptReader {
         self.end_list(cx);
         self.contexts.truncate(1);
         self.heredocs.clear();
+        self.arithmetic = None;
         (self.comment, self.skipped) = (false, 0);
         let root = self.list();
         let mut ended = std::mem::take(root);

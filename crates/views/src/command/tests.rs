@@ -370,6 +370,9 @@ fn the_output_and_the_time_are_bounded_by_the_input() {
             + &"\"${a[@]}\" ".repeat(500),
         "f() { \"$@\"; }; ".to_owned() + &"f ".repeat(5000),
         "cat > a <<E\n./a; ./a; sh a\nE\n".repeat(300) + &"./a; ".repeat(300),
+        "((a) ; ".repeat(2000),
+        "$((a) ".repeat(2000) + &") )".repeat(2000),
+        "((".repeat(500) + &"x) ".repeat(1000),
         "{ ".repeat(60) + &"echo a; ".repeat(10_000) + &"} | sh; ".repeat(60),
     ];
     for text in hostile {
