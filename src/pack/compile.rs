@@ -29,10 +29,10 @@ use crate::pack::load_context::LoadContext;
 use crate::program::ConfirmTable;
 use crate::program::{
     AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandSet, CommandTrees,
-    CompoundCondition, DetectorRule, DetectorSpec, FileScope, FirstEndPattern, FirstEndRole, FullMatchKind,
-    FullMatchPattern, FullMatchRule, FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher,
-    LazyPike, MarkdownUse, MatchMode, PatternRole, Places, ProductCache, Program, ReleasePlan,
-    RuleScope, TextCounts, ViewKey, ViewRules, ViewSource,
+    CompoundCondition, DetectorRule, DetectorSpec, FileScope, FirstEndPattern, FirstEndRole,
+    FullMatchKind, FullMatchPattern, FullMatchRule, FullMatchRules, FullMatchSearch, GroupFilter,
+    LazyMatcher, LazyPike, MarkdownUse, MatchMode, PatternRole, Places, ProductCache, Program,
+    ReleasePlan, RuleScope, TextCounts, ViewKey, ViewRules, ViewSource,
 };
 use crate::rule::{Action, Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;

@@ -766,7 +766,7 @@ impl Commands {
     fn quote_input(&mut self, id: CommandId) {
         if let Some(index) = self.index(id) {
             let command = &mut self.known[index];
-            command.quotes_code = command.needs.code;
+            command.links.input_is_code = command.needs.code;
         }
     }
 

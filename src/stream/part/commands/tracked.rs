@@ -74,13 +74,16 @@ pub(super) struct OperandUse {
     pub(super) read: ReadOperands,
 }
 
-/// The commands whose output a command gets, and the use of its own output.
+/// The input of a command, and the use of its output.
 #[derive(Debug, Default)]
 pub(super) struct CommandLinks {
     /// The commands whose output is the input of this one, directly or not.
     pub(super) sources: SourceList,
     /// True if the command is a source of another.
     pub(super) is_source: bool,
+    /// True if the command runs its input as code that a pattern has requirements on. It is quoted, because the words do
+    /// not contain it.
+    pub(super) input_is_code: bool,
 }
 
 /// At most [`MAX_SOURCES`] commands.
@@ -189,8 +192,6 @@ pub(super) struct TrackedCommand {
     pub(super) saves_downloads: bool,
     pub(super) operands: OperandUse,
     pub(super) is_ended: bool,
-    /// True if the code that the command runs is quoted, because the words do not contain it.
-    pub(super) quotes_code: bool,
     /// The words so far, joined by blanks.
     pub(super) text: Vec<u8>,
     /// The span of the last word in `text`.
@@ -226,7 +227,6 @@ impl Default for TrackedCommand {
                 read: ReadOperands::All,
             },
             is_ended: false,
-            quotes_code: false,
             text: Vec::new(),
             last_word: (0, 0),
             start: u64::MAX,
@@ -259,7 +259,6 @@ impl TrackedCommand {
             saves_downloads,
             operands,
             is_ended,
-            quotes_code,
             text,
             last_word,
             start,
@@ -267,7 +266,7 @@ impl TrackedCommand {
         } = self;
         progress.clear();
         links.sources.clear();
-        links.is_source = false;
+        (links.is_source, links.input_is_code) = (false, false);
         for texts in [
             variables,
             written,
@@ -284,7 +283,6 @@ impl TrackedCommand {
         (*id, *parent, *needs) = (empty.id, empty.parent, empty.needs);
         (*saves_downloads, *operands) = (empty.saves_downloads, empty.operands);
         *is_ended = empty.is_ended;
-        *quotes_code = empty.quotes_code;
         *has_met = empty.has_met;
         *read_matches = empty.read_matches;
         *last_word = empty.last_word;
@@ -341,7 +339,7 @@ impl TrackedCommand {
 
     /// Adds code that the command reads from its standard input to the quoted text.
     pub(super) fn quote_code(&mut self, code: &[u8]) {
-        if !self.quotes_code {
+        if !self.links.input_is_code {
             return;
         }
         let begins = self.last_word != CODE_SPAN;
