@@ -14,12 +14,9 @@ use super::{ReadContext, ShellSyntax};
 pub(super) struct HereDocument {
     pub(super) command: CommandId,
     pub(super) consumer: HereConsumer,
-    delimiter: Vec<u8>,
-    /// True if the delimiter is quoted, so that the body is not expanded.
+    delimiter: HereDelimiter,
+    /// True if the body is not expanded, as the delimiter is quoted or too many contexts are open.
     quoted: bool,
-    tabs: bool,
-    /// True if a backslash at the end of a line joins the next one to it.
-    joins_lines: bool,
     /// A backslash whose next byte is not known yet.
     backslash: Option<InputByte>,
     /// The number of bytes of the delimiter that the line matches; `None` if the line differs.
@@ -40,6 +37,16 @@ pub(super) struct HereDocument {
     inner: Option<Box<HereDocument>>,
     /// The here-documents of substitutions in this body whose bodies follow the current line.
     inner_heredocs: Vec<HereDocument>,
+}
+
+/// The line that ends a here-document.
+#[derive(Clone, Debug)]
+struct HereDelimiter {
+    text: Vec<u8>,
+    /// True if a part is quoted: the body is not expanded, and a backslash at the end of a line has no meaning.
+    is_quoted: bool,
+    /// True if tabs at the start of lines are removed: `<<-`.
+    removes_tabs: bool,
 }
 
 /// The text of a body, without the escapes of one that is expanded.
@@ -94,10 +101,12 @@ impl HereDocument {
         HereDocument {
             command,
             consumer: HereConsumer::Data,
-            delimiter: delimiter.text.bytes().to_vec(),
+            delimiter: HereDelimiter {
+                text: delimiter.text.bytes().to_vec(),
+                is_quoted: delimiter.traits.quoted(),
+                removes_tabs: tabs,
+            },
             quoted: delimiter.traits.quoted(),
-            tabs,
-            joins_lines: !delimiter.traits.quoted(),
             backslash: None,
             matched: Some(0),
             line_begins: true,
@@ -119,13 +128,13 @@ impl HereDocument {
 
     /// Reads a byte of a line. Returns true if the byte is part of a delimiter so far.
     fn matches(&mut self, byte: InputByte) -> bool {
-        if self.line_begins && self.tabs && byte.byte == b'\t' {
+        if self.line_begins && self.delimiter.removes_tabs && byte.byte == b'\t' {
             return true;
         }
         self.line_begins = false;
         let next = self
             .matched
-            .filter(|&at| self.delimiter.get(at) == Some(&byte.byte));
+            .filter(|&at| self.delimiter.text.get(at) == Some(&byte.byte));
         self.matched = next.map(|at| at + 1);
         if next.is_some() {
             self.held.push(&[byte.byte], byte.offsets());
@@ -135,7 +144,7 @@ impl HereDocument {
 
     /// Returns true if the line is the delimiter.
     fn is_ended(&self) -> bool {
-        self.matched == Some(self.delimiter.len())
+        self.matched == Some(self.delimiter.text.len())
     }
 
     fn begin_line(&mut self) {
@@ -199,7 +208,7 @@ impl ScriptReader {
                 self.read_line_byte(&mut body, backslash, cx);
                 self.read_line_byte(&mut body, byte, cx);
             }
-            None if byte.byte == b'\\' && body.joins_lines => body.backslash = Some(byte),
+            None if byte.byte == b'\\' && !body.delimiter.is_quoted => body.backslash = Some(byte),
             None if byte.byte == b'\n' => {
                 if body.is_ended() {
                     return self.end_body(*body, cx);

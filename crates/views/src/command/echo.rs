@@ -10,14 +10,23 @@ pub(super) struct WrittenText {
     text: MappedText,
     /// The end of each operand in the text.
     ends: Vec<usize>,
-    /// True if the first operand is a format.
-    pub(super) is_format: bool,
+    pub(super) form: TextForm,
     /// True if the text is the output of a command.
     pub(super) is_known: bool,
-    /// True if the text is written as it is, without escapes.
-    is_raw: bool,
-    /// True if the text contains expansions as written, or the command may have written something else.
+    /// True if the text contains expansions as written, or if something else may have been written.
     pub(super) has_gaps: bool,
+}
+
+/// The way in which a text is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum TextForm {
+    /// Joined by blanks, as by `echo`.
+    #[default]
+    Operands,
+    /// The first operand is a format, as for `printf`.
+    Format,
+    /// As it is, without escapes.
+    Raw,
 }
 
 /// The text that a list of commands writes to its standard output, as far as it is known.
@@ -44,15 +53,20 @@ impl WrittenText {
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.ends.clear();
-        (self.is_format, self.is_known) = (false, false);
-        (self.is_raw, self.has_gaps) = (false, false);
+        self.form = TextForm::Operands;
+        (self.is_known, self.has_gaps) = (false, false);
+    }
+
+    /// Records that the text of the element is not known; `may_write` if it may not be empty.
+    pub(super) fn set_unknown(&mut self, may_write: bool) {
+        (self.is_known, self.has_gaps) = (false, may_write);
     }
 
     /// Replaces the text by one that is written as it is.
     pub(super) fn set_raw(&mut self, output: &KnownOutput) {
         self.clear();
         self.push(&output.text);
-        (self.is_known, self.is_raw) = (true, true);
+        (self.is_known, self.form) = (true, TextForm::Raw);
         self.has_gaps = output.has_gaps;
     }
 
@@ -69,12 +83,15 @@ impl WrittenText {
 
     /// Returns the text that is written.
     pub(super) fn output(&self) -> MappedText {
-        if self.is_raw {
+        if self.form == TextForm::Raw {
             return self.text.clone();
         }
         let mut text = MappedText::default();
         let mut rest = self.operands();
-        let format = if self.is_format { rest.next() } else { None };
+        let format = match self.form {
+            TextForm::Format => rest.next(),
+            _ => None,
+        };
         if let Some(format) = &format {
             write_format(format, &mut rest, &mut text);
         }

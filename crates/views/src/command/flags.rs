@@ -298,7 +298,7 @@ impl SimpleReader {
                     return emit_code(&text, layer.id, language, cx);
                 }
                 let (id, syntax) = (layer.id, layer.script_syntax());
-                layer.has_command = true;
+                layer.names_command();
                 let streams = run_script(&text, (syntax, level), id, &stdin, cx);
                 self.add_streams(streams);
             }

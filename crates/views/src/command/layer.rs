@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::super::chunk::OffsetMap;
 use super::arguments::POSITIONAL;
+use super::echo::TextForm;
 use super::event::{
     CommandEvent, CommandId, CommandSink, CommandWord, ParentCommand, ParentRelation, WordRole,
 };
@@ -49,8 +50,6 @@ pub(super) struct CommandLayer {
     script: Option<Box<ScriptReader>>,
     /// The words of `parallel`, for each argument of which the script is read.
     parallel: Option<Box<ParallelTemplate>>,
-    /// True if the words name a command or a script that the program runs.
-    pub(super) has_command: bool,
     /// True if the commands that the program runs do not get its variables: `env -i`.
     pub(super) clears_environment: bool,
     /// The number of words after the name of the program, except for the values of options.
@@ -166,7 +165,6 @@ impl CommandLayer {
             input: LayerInput::Stdin,
             script: None,
             parallel: None,
-            has_command: false,
             clears_environment: false,
             arguments: 0,
         }
@@ -208,7 +206,8 @@ impl CommandLayer {
             ProgramAction::Words { operands } | ProgramAction::Joined { operands } => operands,
             _ => 0,
         };
-        if self.has_command || self.input == LayerInput::Inert || self.operands < own {
+        let is_other = matches!(self.input, LayerInput::Inert | LayerInput::Other);
+        if is_other || self.operands < own {
             return false;
         }
         match self.spec.map_or(StdinShell::Never, |spec| spec.stdin_shell) {
@@ -306,6 +305,13 @@ impl CommandLayer {
         }
     }
 
+    /// Records that the words name a command or a script that the program runs.
+    pub(super) fn names_command(&mut self) {
+        if self.input != LayerInput::Inert {
+            self.input = LayerInput::Other;
+        }
+    }
+
     pub(super) fn expect_command(&mut self) {
         self.next = NextArgument::Command;
     }
@@ -322,7 +328,7 @@ impl CommandLayer {
             cx.counters().deep_scripts += 1;
             return false;
         }
-        self.has_command = true;
+        self.names_command();
         let is_parallel = self.spec.is_some_and(|spec| spec.names == ["parallel"]);
         self.parallel = is_parallel.then(Box::default);
         self.script = Some(Box::new(ScriptReader::nested(
@@ -612,20 +618,7 @@ impl SimpleReader {
             | ProgramAction::CodeOperand { .. } => {
                 self.read_program_operand(word, place, cx);
             }
-            ProgramAction::Source => {
-                outputs_are_code(layer.id, word, cx);
-                let is_first = layer.operands == 0;
-                if is_first && is_stdin(word.bytes()) {
-                    layer.input = LayerInput::ExplicitStdin;
-                } else if is_first {
-                    layer.runs_file(word, cx);
-                }
-                layer.operand(word, cx);
-                let id = layer.id;
-                if is_first {
-                    self.run_written(word, id, "sh", place, cx);
-                }
-            }
+            ProgramAction::Source => self.read_source_operand(word, place, cx),
             ProgramAction::Echo => {
                 layer.operand(word, cx);
                 self.written.push(word.text);
@@ -639,16 +632,49 @@ impl SimpleReader {
                 }
                 layer.operand(word, cx);
             }
-            _ => {
-                let first = layer.operands == 0;
-                layer.operand(word, cx);
-                if layer.flags_ended && layer.spec.is_some_and(|spec| spec.names.contains(&"set")) {
-                    set_positional(word, first, cx);
-                }
-                if first && layer.is_tee() {
-                    self.write_to(word);
-                }
-            }
+            _ => self.read_plain_operand(word, cx),
+        }
+    }
+
+    /// Reads an operand of `source`.
+    fn read_source_operand<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        place: (ShellSyntax, usize),
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let Some(layer) = self.layers.last_mut() else {
+            return;
+        };
+        outputs_are_code(layer.id, word, cx);
+        let (id, is_first) = (layer.id, layer.operands == 0);
+        if is_first && is_stdin(word.bytes()) {
+            layer.input = LayerInput::ExplicitStdin;
+        } else if is_first {
+            layer.runs_file(word, cx);
+        }
+        layer.operand(word, cx);
+        if is_first {
+            self.run_written(word, id, "sh", place, cx);
+        }
+    }
+
+    /// Reads an operand of a program that runs no words.
+    fn read_plain_operand<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let Some(layer) = self.layers.last_mut() else {
+            return;
+        };
+        let is_first = layer.operands == 0;
+        layer.operand(word, cx);
+        if layer.flags_ended && layer.spec.is_some_and(|spec| spec.names.contains(&"set")) {
+            set_positional(word, is_first, cx);
+        }
+        if is_first && layer.is_tee() {
+            self.write_to(word);
         }
     }
 
@@ -772,7 +798,7 @@ impl SimpleReader {
             cx.emit(CommandEvent::Pipe { from, to: command });
         }
         self.chain.push(command);
-        layer.has_command = true;
+        layer.names_command();
         let mut layer = CommandLayer::begin(command, word, place.0, cx);
         layer.is_terminated = is_terminated;
         self.layers.push(layer);
@@ -803,7 +829,7 @@ impl SimpleReader {
             OptionKind::Script => {
                 let command = layer.id;
                 let syntax = layer.script_syntax();
-                layer.has_command = true;
+                layer.names_command();
                 outputs_are_code(command, word, cx);
                 let is_clear = self.layers.iter().any(|layer| layer.clears_environment);
                 let values = is_clear.then(|| cx.state.forget());
@@ -872,7 +898,9 @@ impl SimpleReader {
     pub(super) fn mark_format(&mut self) {
         let layer = self.layers.last();
         let spec = layer.and_then(|layer| layer.spec);
-        self.written.is_format = spec.is_some_and(|spec| spec.names == ["printf"]);
+        if spec.is_some_and(|spec| spec.names == ["printf"]) {
+            self.written.form = TextForm::Format;
+        }
     }
 }
 

@@ -37,8 +37,6 @@ pub(super) struct ListReader {
     pub(super) outputs: CommandIds,
     /// The text that the preceding element of the pipeline writes, if it is known.
     pub(super) piped: WrittenText,
-    /// True if that element may write a text that is not known.
-    pub(super) pipes_unknown: bool,
     /// The text that the list writes, if it is a substitution.
     written: KnownOutput,
     /// The place of the substitution that the list is.
@@ -61,8 +59,6 @@ pub(super) struct ListReader {
     drops_word: bool,
     /// The last function whose definition has begun.
     function: Option<FunctionBody>,
-    /// True if the next program may be the name of a coprocess.
-    pub(super) names_coprocess: bool,
     /// True if the next command reads the output of the preceding one.
     in_pipe: bool,
     /// The command of the list that runs the standard input of the list, and the language.
@@ -231,7 +227,6 @@ impl ListReader {
         }
         self.ended.extend(chain);
         self.target = None;
-        self.names_coprocess = false;
         if has_words
             && !self.in_pipe
             && let Some(compound) = self.compounds.last_mut()
@@ -255,15 +250,14 @@ impl ListReader {
 
     /// Ends the pipeline.
     pub(super) fn end_pipeline(&mut self, most: usize) {
-        if self.keeps_output() && (self.piped.is_known || self.pipes_unknown) {
-            let has_gaps = self.pipes_unknown || self.piped.has_gaps;
+        if self.keeps_output() && (self.piped.is_known || self.piped.has_gaps) {
+            let has_gaps = self.piped.has_gaps;
             let text = match self.piped.is_known {
                 true => self.piped.output(),
                 false => MappedText::default(),
             };
             self.append_output(&text, has_gaps, most);
         }
-        self.pipes_unknown = false;
         let ended = std::mem::take(&mut self.ended);
         let (stdin, outputs) = match self.compounds.last_mut() {
             Some(compound) => (compound.stdin, &mut compound.outputs),
@@ -271,7 +265,7 @@ impl ListReader {
         };
         outputs.extend(&ended);
         self.stdin = stdin;
-        self.piped.is_known = false;
+        self.piped.set_unknown(false);
         self.in_pipe = false;
         self.closed = None;
     }
@@ -404,7 +398,7 @@ impl ListReader {
             readers: compound.readers,
             stdin_code: compound.stdin_code,
         });
-        self.pipes_unknown = compound.written.has_gaps;
+        self.piped.set_unknown(compound.written.has_gaps);
         if compound.written.text.len() > 0 {
             self.piped.set_raw(&compound.written);
         }
@@ -676,7 +670,7 @@ impl ListReader {
             b"do" => {
                 self.turns_loop_into(CompoundKind::Keyword);
             }
-            b"coproc" => self.names_coprocess = true,
+            b"coproc" => self.command.names_coprocess = true,
             b"then" | b"elif" | b"else" | b"!" | b"always" => {}
             b"[[" => {
                 self.position = WordPosition::Conditional;

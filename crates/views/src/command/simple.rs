@@ -31,12 +31,9 @@ pub(super) struct SimpleReader {
     pub(super) chain: Vec<CommandId>,
     /// The commands that write the standard input.
     pub(super) stdin: CommandIds,
-    here_string: Option<MappedText>,
-    here_string_has_gaps: bool,
+    here_string: Option<KnownOutput>,
     /// The file that the standard output is written to, if its path is constant.
     pub(super) output_file: OutputFile,
-    /// True if the standard output is redirected.
-    redirects_output: bool,
     /// True if the program may be the name of a coprocess.
     pub(super) names_coprocess: bool,
     /// The range of the part of the target of the first redirection.
@@ -47,7 +44,6 @@ pub(super) struct SimpleReader {
     pub(super) written: WrittenText,
     /// The command of a script of this command that runs the standard input as code.
     stdin_code: StdinCode,
-    windows: bool,
     /// The earlier values of the variables that are assigned before the program, whose environment they are.
     shadowed: Vec<Assignment>,
     /// The variables that `export` and its like assign once all of their operands are expanded.
@@ -111,7 +107,7 @@ impl SimpleReader {
     /// Returns true if the program is one of Windows, in whose operands a backslash is not an escape.
     #[inline]
     pub(super) fn is_windows(&self) -> bool {
-        self.windows
+        self.layers.first().is_some_and(CommandLayer::is_windows)
     }
 
     /// Reads a word: the name of the program, a flag or an operand.
@@ -129,7 +125,6 @@ impl SimpleReader {
                 cx.state.assign(&name, value.as_deref());
             }
             let layer = CommandLayer::begin(id, word, place.0, cx);
-            self.windows = layer.is_windows();
             self.layers.push(layer);
             self.run_program_file(word, id, place, cx);
             return;
@@ -159,7 +154,7 @@ impl SimpleReader {
                 cx.emit(CommandEvent::StdinIsCode { command, language });
             }
             if let Some((command, language)) = stdin_code
-                && let Some(text) = self.here_string.take()
+                && let Some(KnownOutput { text, .. }) = self.here_string.take()
             {
                 self.run_stdin(&text, command, language, place, cx);
             }
@@ -194,7 +189,7 @@ impl SimpleReader {
             cx.emit_directory(id);
         }
         if let Some((command, language)) = code
-            && let Some(text) = self.here_string.take()
+            && let Some(KnownOutput { text, .. }) = self.here_string.take()
         {
             self.run_stdin(&text, command, language, place, cx);
         }
@@ -210,7 +205,7 @@ impl SimpleReader {
 
     /// Redirects the standard output to the file that the word names, or to another descriptor.
     fn redirect_output(&mut self, word: &ReadWord<'_>, appends: bool) {
-        self.redirects_output = true;
+        self.output_file.is_redirected = true;
         // The file of `tee` gets the text that matters, whatever becomes of its output.
         if !self.output_file.path.is_empty() && self.layers.last().is_some_and(CommandLayer::is_tee)
         {
@@ -222,7 +217,7 @@ impl SimpleReader {
 
     /// Records the file that the output is written to.
     pub(super) fn write_to(&mut self, word: &ReadWord<'_>) {
-        self.output_file.clear();
+        self.output_file.path.clear();
         let path = normalize_path(word.bytes(), word.traits);
         let is_constant =
             !word.traits.expanded() || path.starts_with(b"~") && !path.contains(&b'$');
@@ -361,8 +356,6 @@ impl ScriptReader {
             return assign(command, &complete, name, value, cx);
         }
         list.read_body_word(complete.bytes(), cx);
-        let names_coprocess = std::mem::take(&mut list.names_coprocess);
-        list.command.names_coprocess |= names_coprocess;
         list.command.read_word(&complete, place, cx);
     }
 
@@ -393,8 +386,10 @@ impl ScriptReader {
         }
         match operator {
             "<<<" => {
-                list.command.here_string = Some(word.text.clone());
-                list.command.here_string_has_gaps = word.traits.expanded();
+                list.command.here_string = Some(KnownOutput {
+                    text: word.text.clone(),
+                    has_gaps: word.traits.expanded(),
+                });
             }
             "<<" | "<<-" if room => {
                 self.heredocs
@@ -405,7 +400,10 @@ impl ScriptReader {
                 // `bash < <(curl …)` runs the output of the substitution.
                 list.command.stdin.extend(&word.substitutions);
                 if let Some(text) = &word.written {
-                    list.command.here_string = Some((**text).clone());
+                    list.command.here_string = Some(KnownOutput {
+                        text: (**text).clone(),
+                        has_gaps: false,
+                    });
                 }
                 for &from in &word.substitutions {
                     cx.emit(CommandEvent::Pipe { from, to: command });
@@ -455,8 +453,7 @@ impl ScriptReader {
             std::mem::swap(&mut list.piped, &mut command.written);
             list.piped.is_known = true;
         } else if let Some(text) = command.here_string.take().filter(|_| passes) {
-            let has_gaps = command.here_string_has_gaps;
-            list.piped.set_raw(&KnownOutput { text, has_gaps });
+            list.piped.set_raw(&text);
         }
         self.assign_bodies(&command, own_commands, passes, stdin_code);
         self.end_output(&command, own_commands, (has_words, passes, is_silent), cx);
@@ -481,12 +478,10 @@ impl ScriptReader {
             let most = cx.state.limits.word;
             cx.state.stored.write(&command.output_file, text, most);
         }
-        if has_words {
-            list.pipes_unknown = !list.piped.is_known && !is_silent && !passes_body;
-        }
-        if command.redirects_output {
-            list.piped.is_known = false;
-            list.pipes_unknown = false;
+        if command.output_file.is_redirected {
+            list.piped.set_unknown(false);
+        } else if has_words && !list.piped.is_known {
+            list.piped.set_unknown(!is_silent && !passes_body);
         }
     }
 
@@ -508,7 +503,7 @@ impl ScriptReader {
             let passed = heredoc.consumer == HereConsumer::Passed;
             let reads = owns || passed && command.stdin.contains(&heredoc.command);
             if reads && passes {
-                heredoc.is_redirected |= command.redirects_output;
+                heredoc.is_redirected |= command.output_file.is_redirected;
                 if !command.output_file.path.is_empty() {
                     heredoc.file = Some(command.output_file.clone());
                 }

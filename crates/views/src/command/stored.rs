@@ -15,13 +15,15 @@ pub(super) struct OutputFile {
     /// The normalized path; empty if it is unknown.
     pub(super) path: Vec<u8>,
     pub(super) appends: bool,
+    /// True if the standard output is redirected at all.
+    pub(super) is_redirected: bool,
 }
 
 impl OutputFile {
     /// Empties the path and keeps its buffer.
     pub(super) fn clear(&mut self) {
         self.path.clear();
-        self.appends = false;
+        (self.appends, self.is_redirected) = (false, false);
     }
 }
 
