@@ -27,6 +27,8 @@ struct ModelCommand {
     written: Vec<String>,
     /// The files that operands and values of flags may name, each with the number of its event.
     read: Vec<(usize, String)>,
+    /// The number of the event of the last operand, which is the target of `cp`.
+    last_operand: usize,
     /// The files that redirections name.
     redirected: Vec<(usize, String)>,
     runs_input: bool,
@@ -87,7 +89,10 @@ impl CommandSink for Model {
                 match word.role {
                     WordRole::Program { name } => command.name = utf8(name),
                     WordRole::Subcommand => command.operands.push((true, text)),
-                    WordRole::Operand => command.operands.push((false, text)),
+                    WordRole::Operand => {
+                        command.operands.push((false, text));
+                        command.last_operand = at;
+                    }
                     WordRole::Flag { name, value } => {
                         command.flags.push((utf8(name), value.map(utf8)));
                     }
@@ -238,7 +243,14 @@ impl Model {
         let names = |id: CommandId| {
             let all = self.with_wrappers(id);
             let redirected = all.iter().flat_map(|it| &it.redirected);
-            let mut read = self.commands[&id].read.iter().chain(redirected);
+            let command = &self.commands[&id];
+            let is_target = |at: usize| match command.name.as_str() {
+                "cp" => at == command.last_operand,
+                "tee" => true,
+                _ => false,
+            };
+            let read = command.read.iter().filter(|(at, _)| !is_target(*at));
+            let mut read = read.chain(redirected);
             read.any(|(_, path)| path.rsplit('/').next() == Some(file))
         };
         let sources = self.sources(id);
