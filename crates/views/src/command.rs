@@ -29,9 +29,9 @@
 //! # Invariants
 //!
 //! - The events and their `decided` offsets do not depend on how the input is cut.
-//! - An event is emitted at the earliest byte where it is certain: a word at the byte after it, a flag of a command
-//!   before the command ends, the end of a command at its separator. The text of a script is read when its word ends,
-//!   and a here-document of a shell line by line.
+//! - An event is emitted at the earliest byte where it is certain: a word at the byte after it, or at the next one
+//!   after `<` and `>`, a flag of a command before the command ends, the end of a command at its separator. The text of
+//!   a script is read when its word ends, and a here-document of a shell line by line.
 //! - [`CommandEvent::Begin`] precedes every other event of the command, and [`CommandEvent::End`] follows them, except
 //!   for the events of a here-document, whose body follows the line of its command.
 //! - The code of a command ([`CommandEvent::Code`]) ends before another command begins and before other code begins.

@@ -30,7 +30,7 @@ pub(super) struct HereDocument {
     pub(super) file: Option<OutputFile>,
     /// True if the body is not part of the output of the list.
     pub(super) is_redirected: bool,
-    /// The number of lists that were open before the body.
+    /// The number of lists that are open before the body; until it begins, the number at the operator.
     lists: usize,
     script: Option<Box<ScriptReader>>,
     /// The here-document of a substitution in this body whose body is being read.
@@ -97,7 +97,13 @@ pub(super) enum HereConsumer {
 }
 
 impl HereDocument {
-    pub(super) fn new(command: CommandId, delimiter: &WordBuffer, tabs: bool) -> HereDocument {
+    /// Returns a here-document whose operator is within so many lists.
+    pub(super) fn new(
+        command: CommandId,
+        delimiter: &WordBuffer,
+        tabs: bool,
+        lists: usize,
+    ) -> HereDocument {
         HereDocument {
             command,
             consumer: HereConsumer::Data,
@@ -114,7 +120,7 @@ impl HereDocument {
             copy: None,
             file: None,
             is_redirected: false,
-            lists: 0,
+            lists,
             script: None,
             inner: None,
             inner_heredocs: Vec::new(),
@@ -154,12 +160,15 @@ impl HereDocument {
 }
 
 impl ScriptReader {
-    /// Begins the body of the first here-document of the line.
+    /// Begins the body of the first here-document of the line. A newline in a substitution begins no body of a
+    /// here-document around the substitution, whose line goes on after it.
     pub(super) fn begin_body<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
-        if self.body.is_some() || self.heredocs.is_empty() {
+        let lists = self.lists.len();
+        let first = self.heredocs.iter().position(|it| it.lists >= lists);
+        let Some(first) = first.filter(|_| self.body.is_none()) else {
             return;
-        }
-        let mut body = self.heredocs.remove(0);
+        };
+        let mut body = self.heredocs.remove(first);
         match body.consumer {
             HereConsumer::Code {
                 command,
@@ -176,7 +185,7 @@ impl ScriptReader {
             }
             _ => {}
         }
-        body.lists = self.lists.len();
+        body.lists = lists;
         if body.is_expanded() {
             match self.enter(LexContext::Body, cx) {
                 true => self.lists.push(ScriptReader::body_list(body.command)),

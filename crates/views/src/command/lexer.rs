@@ -67,6 +67,8 @@ pub(super) enum LexToken {
     Escape(AnsiEscape),
     /// `<` or `>` and what follows.
     Redirection(&'static str),
+    /// `<` or `>` in a word that no redirection ends: of an array or a parameter expansion.
+    Angle(&'static str),
     /// `&`
     Ampersand,
     /// `|`
@@ -169,6 +171,7 @@ impl ScriptReader {
             LexToken::Name(from) => self.after_name(from, byte, cx),
             LexToken::Escape(escape) => self.after_escape(escape, byte, cx),
             LexToken::Redirection(operator) => self.after_redirection(operator, byte, cx),
+            LexToken::Angle(operator) => self.after_angle(operator, byte, cx),
             LexToken::Ampersand => self.after_ampersand(byte, cx),
             LexToken::Bar => self.after_bar(byte, cx),
             LexToken::OpenParen => self.after_open_paren(byte, cx),
@@ -180,14 +183,16 @@ impl ScriptReader {
     pub(super) fn finish_token<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
         match std::mem::replace(&mut self.token, LexToken::None) {
             LexToken::None => {}
-            LexToken::Backslash | LexToken::Dollar | LexToken::OpenBracket => self.push_pending(cx),
+            LexToken::Backslash | LexToken::Dollar | LexToken::OpenBracket | LexToken::Angle(_) => {
+                self.push_pending(cx)
+            }
             LexToken::DollarParen => {
                 self.push_pending(cx);
                 cx.counters().unreadable += 1;
             }
             LexToken::Name(from) => self.end_name(from, cx),
             LexToken::Escape(escape) => self.end_escape(escape, cx),
-            LexToken::Redirection(operator) => self.redirect(operator),
+            LexToken::Redirection(operator) => self.redirect(operator, cx),
             LexToken::Ampersand | LexToken::Bar => self.end_pipeline(cx),
             LexToken::OpenParen => self.list().open_subshell(cx.state.constants()),
         }
@@ -276,6 +281,8 @@ impl ScriptReader {
             b'"' => self.quote(LexContext::Double, byte, cx),
             // Within double quotes a single quote is an ordinary character (2.2.3), in `${…}` too.
             b'\'' if !quoted => self.quote(LexContext::Single, byte, cx),
+            b'<' if !quoted => self.begin_token(LexToken::Angle("<"), byte),
+            b'>' if !quoted => self.begin_token(LexToken::Angle(">"), byte),
             _ => self.expansions(byte, cx),
         }
     }
@@ -345,7 +352,11 @@ impl ScriptReader {
         if byte.byte != b'\\' {
             self.set_after_blank(matches!(byte.byte, b' ' | b'\t' | b'\r' | b'\n' | b'('));
         }
-        self.in_parens(parens, true, byte, cx);
+        match byte.byte {
+            b'<' => self.begin_token(LexToken::Angle("<"), byte),
+            b'>' => self.begin_token(LexToken::Angle(">"), byte),
+            _ => self.in_parens(parens, true, byte, cx),
+        }
     }
 
     /// Records that the last byte of an array separates its elements.
@@ -739,8 +750,8 @@ impl ScriptReader {
                     self.token = LexToken::Bar;
                 }
             }
-            b'<' => self.begin_redirection("<", byte, cx),
-            b'>' => self.begin_redirection(">", byte, cx),
+            b'<' => self.begin_redirection("<", byte),
+            b'>' => self.begin_redirection(">", byte),
             b'(' => self.open_paren(byte, cx),
             b')' => self.close_paren(byte, cx),
             b'[' if self.list().begins_command() && !self.list().word.begun => {
@@ -829,15 +840,8 @@ impl ScriptReader {
         true
     }
 
-    fn begin_redirection<S: CommandSink>(
-        &mut self,
-        operator: &'static str,
-        byte: InputByte,
-        cx: &mut ReadContext<'_, S>,
-    ) {
-        if !self.list().drop_descriptor() {
-            self.end_word(cx);
-        }
+    fn begin_redirection(&mut self, operator: &'static str, byte: InputByte) {
+        self.list().drop_descriptor();
         self.begin_token(LexToken::Redirection(operator), byte);
     }
 
@@ -848,30 +852,64 @@ impl ScriptReader {
         cx: &mut ReadContext<'_, S>,
     ) -> bool {
         if byte.byte == b'(' && matches!(operator, "<" | ">") {
-            self.begin_token(LexToken::None, byte);
-            let start = self.token_start;
-            self.list().word.begin(start..byte.end);
-            self.open_list(false, cx);
-            if self.skipped == 0 {
-                self.list().opening.is_process = true;
-            }
-            // The command inside `>( … )` reads the output of the one around it.
-            if operator == ">" && self.skipped == 0 {
-                self.list().pipe_from_parent();
-            }
+            self.open_process(operator, byte, cx);
             return true;
         }
         if let Some(longer) = longer_operator(operator, byte.byte) {
+            self.end_redirected_word(cx);
             self.token = LexToken::Redirection(longer);
             return true;
         }
-        self.redirect(operator);
+        self.redirect(operator, cx);
         false
     }
 
-    fn redirect(&mut self, operator: &'static str) {
+    /// Opens a process substitution, which is a part of the word before it.
+    fn open_process<S: CommandSink>(
+        &mut self,
+        operator: &'static str,
+        byte: InputByte,
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        self.begin_token(LexToken::None, byte);
+        let start = self.token_start;
+        self.list().word.begin(start..byte.end);
+        self.open_list(false, cx);
+        if self.skipped > 0 {
+            return;
+        }
+        self.list().opening.is_process = true;
+        // The command inside `>( … )` reads the output of the one around it.
+        if operator == ">" {
+            self.list().pipe_from_parent();
+        }
+    }
+
+    /// Ends the word before a redirection, which is certain at its second byte: `<(` and `>(` do not end a word.
+    fn end_redirected_word<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
+        let at = std::mem::replace(&mut cx.state.at, self.token_start);
+        self.end_word(cx);
+        cx.state.at = at;
+    }
+
+    fn redirect<S: CommandSink>(&mut self, operator: &'static str, cx: &mut ReadContext<'_, S>) {
+        self.end_redirected_word(cx);
         self.token_bytes.clear();
         self.list().begin_target(operator);
+    }
+
+    fn after_angle<S: CommandSink>(
+        &mut self,
+        operator: &'static str,
+        byte: InputByte,
+        cx: &mut ReadContext<'_, S>,
+    ) -> bool {
+        if byte.byte != b'(' {
+            self.push_pending(cx);
+            return false;
+        }
+        self.open_process(operator, byte, cx);
+        true
     }
 
     fn open_paren<S: CommandSink>(&mut self, byte: InputByte, cx: &mut ReadContext<'_, S>) {

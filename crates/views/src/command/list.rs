@@ -485,7 +485,7 @@ impl ListReader {
     }
 
     /// Drops the word if it is the file descriptor of the redirection that follows.
-    pub(super) fn drop_descriptor(&mut self) -> bool {
+    pub(super) fn drop_descriptor(&mut self) {
         let text = self.word.text.bytes();
         let is_variable = text.len() > 2 && text.starts_with(b"{") && text.ends_with(b"}");
         let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
@@ -497,7 +497,6 @@ impl ListReader {
                 .and_then(|text| text.parse().ok());
             self.word.clear();
         }
-        drops
     }
 
     /// Returns true if the current word is the delimiter of a here-document, in which nothing is expanded.

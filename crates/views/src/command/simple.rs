@@ -367,6 +367,7 @@ impl ScriptReader {
         cx: &mut ReadContext<'_, S>,
     ) {
         let room = self.heredocs.len() < cx.state.limits.heredocs;
+        let lists = self.lists.len();
         let list = self.list();
         let command = list.begin(cx);
         let complete = word.complete();
@@ -392,8 +393,8 @@ impl ScriptReader {
                 });
             }
             "<<" | "<<-" if room => {
-                self.heredocs
-                    .push(HereDocument::new(command, word, operator == "<<-"));
+                let heredoc = HereDocument::new(command, word, operator == "<<-", lists);
+                self.heredocs.push(heredoc);
             }
             "<<" | "<<-" => cx.counters().heredocs += 1,
             "<" => {
