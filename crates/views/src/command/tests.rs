@@ -1,4 +1,6 @@
-//! Cases as data, the same events under every cut, and bash as the oracle of words.
+//! Cases as data, the same events under every cut, and bash as the oracle of words. Random scripts are in `scripts`.
+
+mod scripts;
 
 use std::collections::BTreeMap;
 use std::process::Command;
