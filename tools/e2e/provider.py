@@ -5,6 +5,7 @@ The last word `case:NAME` of a request selects the reply:
     plain        a text
     text         a text with a word that makes a rule of this test stop the reply
     retry        a text with a word that makes a rule retry; a good text if the request has the message of that rule
+    redact       a text with the secret
     tool         a call of a shell with the first word, if the request offers a shell; after its result, a text
     retry-tool   a call with the second word, or a good call, likewise
     secret       a call that prints the file with the secret; after its result, a text
@@ -68,6 +69,7 @@ def reply_of(body):
     if case in commands and shell and not has_result(body):
         return None, call_of(shell, commands[case])
     texts = {"text": f"It is a {STOPPED}, and more.",
+             "redact": f"The key is {SECRET}, and more.",
              "retry": SECOND_TEXT if is_second else f"It is a {RETRIED}, and more."}
     return texts.get(case, PLAIN_TEXT), None
 

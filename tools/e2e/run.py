@@ -1,13 +1,15 @@
 """Runs real clients behind `ttsr proxy`: `run.py TTSR FOLDER [CLIENT…]`. FOLDER has the installed clients. As many
 clients run at a time as the machine has cores, each with a provider of its own.
 
-`run.py --quick TTSR FOLDER` runs the SDKs, Claude Code and Codex.
+`run.py --quick TTSR FOLDER` runs the SDKs, Claude Code and Codex. `run.py --page TTSR FOLDER` writes what the clients show
+into docs/clients.md.
 
 Each client is run without the proxy and behind it, in the cases of `provider.py`:
 
     plain        the reply is the same, with as many requests
     text         the reply is stopped: the client shows the reason, and does not ask again
     retry        the request is sent once more: the client shows the second text, and not the word of the first
+    redact       the text has a secret: the client shows it redacted
     tool         a call is stopped: it does not run
     retry-tool   a call is retried: only the second one runs
     secret       the result of a call has a secret: the provider does not get it
@@ -56,7 +58,7 @@ match.any = [{{ literal = "{RETRIED}" }}]
 examples.match = ["{RETRIED}"]
 [rule.hide]
 description = "A key."
-on = ["tool-output"]
+on = ["text", "tool-output"]
 action = "redact"
 match.any = [{{ regex = 'key-[a-z0-9]{{24}}' }}]
 examples.match = ["{SECRET}"]
@@ -180,8 +182,8 @@ def served(proxy, url):
             server.terminate()
 
 
-def run(client, case, provider, proxy, folder):
-    """Runs the client, behind the proxy if there is one."""
+def run(client, case, provider, proxy, folder, options=()):
+    """Runs the client, behind the proxy with these options if there is one."""
     provider.requests.clear()
     with contextlib.ExitStack() as stack:
         # A client may leave a process that still writes.
@@ -193,7 +195,7 @@ def run(client, case, provider, proxy, folder):
         (home / "pack.toml").write_text(PACK)
         command, url = client.command + [f"Please answer. case:{case}"], provider.url
         if proxy:
-            behind = [proxy, "proxy", "--pack", str(home / "pack.toml")]
+            behind = [proxy, "proxy", "--pack", str(home / "pack.toml"), *options]
             if client.is_served:
                 url = stack.enter_context(served(behind, url))
             else:
@@ -237,6 +239,10 @@ def check(client, proxy, folder):
     expect(SECOND_TEXT in done.output, f"retry: no second text: {done.end()}")
     expect(RETRIED not in done.output + done.errors, f"retry: the word was shown: {done.end()}")
     expect(done.outcome() == (0, count + 1), f"retry: not {count + 1} requests: {done.end()}")
+    done = behind("redact")
+    expect("[redacted]" in done.output, f"redact: nothing was redacted: {done.end()}")
+    expect(SECRET not in done.output + done.errors, f"redact: the secret was shown: {done.end()}")
+    expect(done.outcome() == (0, count), f"redact: not {count} requests: {done.end()}")
     if not client.is_agent:
         return problems
 
@@ -259,11 +265,14 @@ def check(client, proxy, folder):
 
 def main():
     arguments = sys.argv[1:]
-    is_quick = arguments[0] == "--quick"
-    proxy, folder, *names = arguments[is_quick:]
+    is_quick, is_page = arguments[0] == "--quick", arguments[0] == "--page"
+    proxy, folder, *names = arguments[is_quick or is_page:]
     folder = pathlib.Path(folder).absolute()
     shutil.copy(HERE / "sdk.mjs", folder / "node" / "sdk.mjs")
     known = clients(folder)
+    if is_page:
+        import page
+        return page.write(HERE.parent.parent / "docs" / "clients.md", known, proxy, folder, run)
     if is_quick:
         # The agents take longest, so they begin first.
         names = ["claude", "codex"] + [name for name in known if name.startswith(("node-", "python-"))]
@@ -283,4 +292,5 @@ def main():
     sys.exit(1 if failed else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()
