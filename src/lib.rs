@@ -101,7 +101,7 @@
 //! None is on by default: the core loads packs, matches, and decides.
 //!
 //! - `harness`: the reference loop, a state machine without I/O and an async driver over a provider.
-//! - `tracing`: events of `tracing` for what happens in a conversation.
+//! - `tracing`: `tracing` events of the agent loop.
 //! - `futures`: guards any `futures_core::Stream` of events.
 //! - `lookaround`: look-around and back-references in patterns, on a bounded window.
 //! - `unicode`: folding by `nfkc` and `confusables`.

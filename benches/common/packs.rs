@@ -2,7 +2,7 @@
 
 use ttsr::Pack;
 
-/// The packs that a user gets without naming any, those for OpenCode's own tools excepted.
+/// The packs `std/*` without `std/pii`, and `lang/*`.
 pub(crate) const DEFAULT_PACKS: [&str; 9] = [
     "std/secrets",
     "std/shell-safety",

@@ -4,7 +4,7 @@
 pub(super) struct BuiltinPack {
     /// The name, which is also its folder below `rules/`.
     pub(super) name: &'static str,
-    /// Its files, sorted: the name without the extension, and the text.
+    /// Its files: the name without the extension, and the text.
     files: &'static [(&'static str, &'static str)],
 }
 
