@@ -213,24 +213,36 @@ fn spellings(entry: &str) -> Result<Vec<FlagSpelling>, GlobError> {
     entry.split('|').map(spelling).collect()
 }
 
-/// Returns the alternatives of a glob without groups inside of others, each as a glob of its own. A glob with nested groups
-/// is returned as it is.
+/// The most alternatives of a glob that are told apart.
+const ALTERNATIVES: usize = 256;
+
+/// Returns the alternatives of a glob without groups inside of others, each as a glob of its own. A glob with nested groups,
+/// or with more than [`ALTERNATIVES`], is returned as it is: their number is the product of those of the groups.
 pub(crate) fn alternatives(glob: &str) -> Vec<String> {
     let whole = || vec![glob.to_owned()];
-    let Some((before, rest)) = glob.split_once('{') else {
-        return whole();
-    };
-    let Some((inner, after)) = rest.split_once('}') else {
-        return whole();
-    };
     // A brace or a comma can be literal after a backslash or in a class.
-    if glob.contains(['\\', '[']) || inner.contains('{') {
+    if glob.contains(['\\', '[']) {
         return whole();
     }
-    let names = inner
-        .split(',')
-        .map(|name| format!("{before}{name}{after}"));
-    names.flat_map(|name| alternatives(&name)).collect()
+    let mut found = vec![String::new()];
+    let mut rest = glob;
+    while let Some((before, group)) = rest.split_once('{') {
+        let Some((inner, after)) = group.split_once('}') else {
+            return whole();
+        };
+        let names = inner.split(',').count();
+        if inner.contains('{') || found.len() * names > ALTERNATIVES {
+            return whole();
+        }
+        let with = |head: &String| {
+            let names = inner.split(',').map(|name| format!("{head}{before}{name}"));
+            names.collect::<Vec<_>>()
+        };
+        found = found.iter().flat_map(with).collect();
+        rest = after;
+    }
+    found.iter_mut().for_each(|name| name.push_str(rest));
+    found
 }
 
 /// Returns true if the glob matches nothing but its own text.

@@ -345,3 +345,15 @@ fn a_regex_is_folded_like_the_text_that_it_reads() {
         }
     }
 }
+
+/// The number of alternatives is the product of those of the groups: 24 pairs took minutes and gigabytes.
+#[test]
+fn a_command_with_many_groups_is_loaded_at_once() {
+    let program = "{zap,zip}".to_owned() + &"{a,b}".repeat(24);
+    let pipes = format!("{{ command = 'cat', pipe-to = {{ command = '{program}' }} }}");
+    for pattern in [format!("{{ command = '{program}' }}"), pipes] {
+        let text = with_rules(&rule("a", &pattern, "on = ['tool-input']\naction = 'warn'"));
+        let pack = loaded(&text.replace("\"x\"", "\"cat x | zipabababababababababababab\""));
+        assert_eq!(pack.rules().len(), 1);
+    }
+}
