@@ -1,5 +1,6 @@
 //! Counts and logs the outcome of a request.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -55,6 +56,12 @@ impl RequestAccount {
         ProxyTotals::add(&self.totals.redactions, actions.redactions);
         ProxyTotals::add(&self.totals.warnings, actions.warnings.len() as u64);
         actions.decisions.iter().for_each(|it| self.decided(it));
+        if !actions.unscanned.is_empty() {
+            self.totals.add_unscanned(&actions.unscanned);
+            self.log(ProxyLogEvent::RequestUnscanned {
+                unscanned: unscanned_paths(&actions.unscanned),
+            });
+        }
     }
 
     /// Counts a request that a rule stopped.
@@ -101,7 +108,6 @@ impl RequestAccount {
         if self.log.is_none() {
             return;
         }
-        let unscanned = report.unscanned.iter();
         self.log(ProxyLogEvent::Reply {
             api: api.name().to_owned(),
             streamed,
@@ -111,13 +117,16 @@ impl RequestAccount {
             redactions: report.redactions,
             warnings: report.warnings,
             retries: report.retries,
-            unscanned: unscanned
-                .map(|(path, bytes)| UnscannedPath {
-                    path: path.clone(),
-                    bytes: *bytes,
-                })
-                .collect(),
+            unscanned: unscanned_paths(&report.unscanned),
             ms: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
         });
     }
+}
+
+fn unscanned_paths(by_path: &BTreeMap<String, u64>) -> Vec<UnscannedPath> {
+    let paths = by_path.iter().map(|(path, bytes)| UnscannedPath {
+        path: path.clone(),
+        bytes: *bytes,
+    });
+    paths.collect()
 }

@@ -103,6 +103,11 @@ pub enum ProxyLogEvent {
         #[serde(skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
+    /// New messages of the request have strings that no reader knows. They were sent without being judged.
+    RequestUnscanned {
+        /// Their bytes, by their path in the request.
+        unscanned: Vec<UnscannedPath>,
+    },
     /// The session of the request or of its reply could not be loaded or written.
     SessionLost {
         /// The reason.
@@ -125,10 +130,11 @@ pub enum ProxyLogEvent {
     },
 }
 
-/// Strings of replies that no reader knows.
+/// Strings of a request or reply that no reader knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnscannedPath {
-    /// The path in the reply, such as `choices[].delta.sound`, or the kind of the damage.
+    /// The path in the request, such as `messages[].content[].sound`, or in the reply, such as `choices[].delta.sound`,
+    /// or the kind of the damage.
     pub path: String,
     /// Number of bytes.
     pub bytes: u64,

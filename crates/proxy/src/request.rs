@@ -1,9 +1,11 @@
 //! Judges one request: finds its new texts, applies rules to them, and builds the body that is sent. Without I/O and
 //! without a clock.
 //!
-//! `read` finds the texts of a body by their place, `memory` is what a session keeps of earlier requests, `redactors`
+//! `read` finds the texts of a body by their place (`content` and `gemini` are parts of it), `memory` is what a session keeps of earlier requests, `redactors`
 //! has the rules that redact, and `outgoing` writes the body. Only texts that change are encoded again.
 
+mod content;
+mod gemini;
 mod memory;
 mod outgoing;
 mod read;
@@ -12,6 +14,7 @@ mod session_key;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ttsr::conversation::Note;
@@ -50,7 +53,7 @@ pub(crate) struct JudgedRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RefusedRequest {
     pub(crate) reason: String,
-    pub(crate) actions: RequestActions,
+    pub(crate) actions: Box<RequestActions>,
     /// The session after the request.
     pub(crate) memory: Box<SessionMemory>,
 }
@@ -66,6 +69,8 @@ pub(crate) struct RequestActions {
     pub(crate) redactions: u64,
     /// The decisions on the texts that are new.
     pub(crate) decisions: Vec<DecisionRecord>,
+    /// Bytes of strings in new messages that no reader knows, by their path.
+    pub(crate) unscanned: BTreeMap<String, u64>,
 }
 
 /// Judges a request in the state of its session.
@@ -90,7 +95,10 @@ pub(crate) fn judge_request(
     let mut conversation = memory.conversation(pack, takes_guidance);
     conversation.set_mode(mode);
     conversation.set_origin(origin.clone());
-    let mut actions = RequestActions::default();
+    let mut actions = RequestActions {
+        unscanned: new_unscanned(request, memory.first_new(request, &chain)),
+        ..RequestActions::default()
+    };
     let judged = judge_new(
         request,
         &chain,
@@ -107,7 +115,7 @@ pub(crate) fn judge_request(
     if let Some(reason) = refused {
         return Err(RefusedRequest {
             reason,
-            actions,
+            actions: Box::new(actions),
             memory: Box::new(memory),
         });
     }
@@ -131,6 +139,18 @@ pub(crate) fn judge_request(
         anchor,
         notes,
     })
+}
+
+/// Returns the strings that no reader knows in the messages after the last part before `first`, the first new one.
+fn new_unscanned(request: &ModelRequest, first: usize) -> BTreeMap<String, u64> {
+    let last_known = first.checked_sub(1).map(|last| request.parts[last].item);
+    let mut by_path = BTreeMap::new();
+    for ((item, path), bytes) in &request.unscanned {
+        if last_known.is_none_or(|known| *item > known) {
+            *by_path.entry(path.clone()).or_default() += bytes;
+        }
+    }
+    by_path
 }
 
 /// Judges the texts that are new. Returns the reason if a rule aborts.

@@ -52,7 +52,7 @@ pub struct TotalsSnapshot {
     pub redactions: u64,
     /// Warnings of rules.
     pub warnings: u64,
-    /// Bytes of strings in replies that no reader knows, which were not judged.
+    /// Bytes of strings in requests and replies that no reader knows, which were not judged.
     pub unscanned_bytes: u64,
     /// Requests that a rule stopped. They were not sent.
     pub stopped_requests: u64,
@@ -95,20 +95,24 @@ impl ProxyTotals {
         Self::add(&self.redactions, report.redactions);
         Self::add(&self.warnings, report.warnings);
         Self::add(&self.retries, report.retries);
-        if report.unscanned.is_empty() {
-            return;
+        if !report.unscanned.is_empty() {
+            self.add_unscanned(&report.unscanned);
         }
+    }
+
+    /// Counts strings that no reader knows.
+    pub(crate) fn add_unscanned(&self, unscanned: &BTreeMap<String, u64>) {
         let mut paths = self
             .unscanned
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        for (path, bytes) in &report.unscanned {
+        for (path, bytes) in unscanned {
             Self::add(&self.unscanned_bytes, *bytes);
             add_path(&mut paths, PATHS, path, *bytes);
         }
     }
 
-    /// Returns the bytes of strings that no reader knows by their path in the reply, such as `choices[].delta.sound`.
+    /// Returns the bytes of strings that no reader knows by their path in the request or reply, such as `choices[].delta.sound`.
     #[must_use]
     pub fn unscanned(&self) -> BTreeMap<String, u64> {
         let paths = self

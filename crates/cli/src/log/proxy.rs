@@ -114,6 +114,19 @@ impl OutputRecord for ShownLine {
                 let by = by.as_deref().unwrap_or("an earlier decision");
                 writeln!(out, "request {CUT}stopped{CUT:#} by {}", Escaped(by))
             }
+            ProxyLogEvent::RequestUnscanned { unscanned } => {
+                write!(out, "request")?;
+                for (number, path) in unscanned.iter().enumerate() {
+                    let comma = if number == 0 { ":" } else { "," };
+                    let bytes = Quantity(path.bytes, "byte");
+                    write!(
+                        out,
+                        "{comma} {bytes} not scanned in {}",
+                        Escaped(&path.path)
+                    )?;
+                }
+                writeln!(out)
+            }
             ProxyLogEvent::SessionLost { reason } => {
                 writeln!(out, "session {CUT}lost{CUT:#}: {}", Escaped(reason))
             }

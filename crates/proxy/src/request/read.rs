@@ -7,34 +7,10 @@ use hyper::body::Bytes;
 use serde_json::value::RawValue;
 use ttsr::rule::ToolOutcome;
 
+use super::content::{ContentKind, ContentPath, ContentReader, DEPTH, UnscannedStrings};
 use super::memory::PartHash;
 use crate::json_spans::{elements, member, members, parse, span, string};
 use crate::routes::ModelApi;
-
-/// The deepest nesting of contents in a message.
-const DEPTH: usize = 16;
-
-/// The members of content that have text, in all APIs.
-const CONTENT: [&str; 13] = [
-    "content", "context", "data", "document", "file", "filename", "output", "parts", "source",
-    "stderr", "stdout", "text", "title",
-];
-
-/// The types of content that is not text.
-const MEDIA: [&str; 12] = [
-    "audio",
-    "base64",
-    "computer_screenshot",
-    "container_upload",
-    "image",
-    "image_url",
-    "input_audio",
-    "input_image",
-    "input_video",
-    "item_reference",
-    "url",
-    "video_url",
-];
 
 /// The side from which a text comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +94,8 @@ pub(crate) struct ModelRequest {
     pub(crate) session: Option<String>,
     /// The system prompt, up to the first message of the user.
     pub(crate) instructions: String,
+    /// The strings that no reader knows. Those outside of the history have the index after the last item.
+    pub(crate) unscanned: UnscannedStrings,
 }
 
 impl ModelRequest {
@@ -132,6 +110,10 @@ impl ModelRequest {
         let mut reader = BodyReader {
             api,
             body: &body,
+            content: ContentReader {
+                body: &body,
+                ..ContentReader::default()
+            },
             items: Vec::new(),
             parts: Vec::new(),
             tools: HashMap::new(),
@@ -149,7 +131,9 @@ impl ModelRequest {
             reader.instruct(system)?;
         }
         let history = reader.history(&top)?;
+        reader.count_others(&top)?;
         let (items, parts) = (reader.items, reader.parts);
+        let unscanned = reader.content.unscanned;
         let instructions = reader.instructions.into_iter().map(|text| text.text);
         let instructions = instructions.collect::<Vec<_>>().join("\n");
         let range = |name| member(&top, name).map(|value| span(&body, value));
@@ -176,6 +160,7 @@ impl ModelRequest {
             parts,
             session: named_session(&top),
             instructions,
+            unscanned,
             body,
         })
     }
@@ -184,6 +169,7 @@ impl ModelRequest {
     /// body while its reply arrives.
     pub(super) fn forget_texts(&mut self) {
         self.instructions = String::new();
+        self.unscanned = UnscannedStrings::new();
         self.items.shrink_to_fit();
         self.parts.shrink_to_fit();
         for part in &mut self.parts {
@@ -224,6 +210,19 @@ impl ModelRequest {
     }
 }
 
+/// The types of items of Responses that are neither messages, calls nor results of tools, and come from the provider.
+const SILENT_ITEMS: [&str; 9] = [
+    "additional_tools",
+    "compaction",
+    "compaction_summary",
+    "compaction_trigger",
+    "context_compaction",
+    "item_reference",
+    "mcp_approval_request",
+    "mcp_list_tools",
+    "reasoning",
+];
+
 /// Returns the name of the member with the history.
 pub(super) fn history_name(api: ModelApi) -> &'static str {
     match api {
@@ -244,7 +243,7 @@ pub(super) fn options_name(api: ModelApi) -> Option<&'static str> {
 
 /// Returns the value of a member that has two names and is not null, or `None` if both are there: readers disagree about
 /// which one counts.
-fn either<'v>(
+pub(super) fn either<'v>(
     known: &[(String, &'v RawValue)],
     name: &str,
     other: &str,
@@ -269,20 +268,13 @@ fn named_session(top: &[(String, &RawValue)]) -> Option<String> {
     in_user.or_else(|| of("client_metadata", "session_id"))
 }
 
-/// The members of an object that have texts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TextMembers {
-    /// Those of content in the form of an API: [`CONTENT`], and none of [`MEDIA`].
-    Content,
-    /// All, of an object whose form a tool chooses.
-    All,
-}
-
-struct BodyReader<'b> {
+/// Reads the body of one request.
+pub(super) struct BodyReader<'b> {
     api: ModelApi,
-    body: &'b [u8],
-    items: Vec<RequestItem>,
-    parts: Vec<RequestPart>,
+    pub(super) body: &'b [u8],
+    pub(super) content: ContentReader<'b>,
+    pub(super) items: Vec<RequestItem>,
+    pub(super) parts: Vec<RequestPart>,
     /// The names of the tools by the ids of their calls.
     tools: HashMap<String, String>,
     instructions: Vec<RequestText>,
@@ -298,7 +290,8 @@ impl<'b> BodyReader<'b> {
         let Some(list) = member(top, history_name(self.api)) else {
             // A request to Responses may name a prompt that the provider stores, and one to Ollama may load a model.
             let is_optional = matches!(self.api, ModelApi::OpenAiResponses | ModelApi::OllamaChat);
-            return is_optional.then_some(HistoryForm::List(0..0));
+            let is_empty = is_optional && !self.has_other_history(top);
+            return is_empty.then_some(HistoryForm::List(0..0));
         };
         let range = span(self.body, list);
         if self.api == ModelApi::OpenAiResponses && string(list).is_some() {
@@ -306,11 +299,12 @@ impl<'b> BodyReader<'b> {
                 range: range.clone(),
                 content: Some(ContentForm::Text),
             });
-            self.push_user(0, list)?;
+            self.push_user(0, &[], Some(list))?;
             return Some(HistoryForm::Text(range));
         }
         for (number, item) in elements(list)?.into_iter().enumerate() {
             let known = members(item)?;
+            self.content.item = number;
             self.items.push(RequestItem {
                 range: span(self.body, item),
                 content: None,
@@ -324,10 +318,44 @@ impl<'b> BodyReader<'b> {
         Some(HistoryForm::List(range))
     }
 
+    /// Returns true if the body has the history of another API, which a lenient server may read instead of that of its own.
+    fn has_other_history(&self, top: &[(String, &'b RawValue)]) -> bool {
+        let own = match self.api {
+            ModelApi::OpenAiCompletions | ModelApi::OllamaGenerate => "prompt",
+            api => history_name(api),
+        };
+        // In Responses `prompt` names a stored prompt.
+        let is_stored =
+            |value: &RawValue| self.api == ModelApi::OpenAiResponses && members(value).is_some();
+        ["messages", "input", "inputs", "contents", "prompt"]
+            .iter()
+            .filter(|name| **name != own)
+            .filter_map(|name| Some((*name, member(top, name)?)))
+            .any(|(name, value)| value.get() != "null" && !(name == "prompt" && is_stored(value)))
+    }
+
+    /// Counts the strings outside of the history that the model reads and no rule: predicted outputs, and the variables
+    /// of a stored prompt.
+    fn count_others(&mut self, top: &[(String, &'b RawValue)]) -> Option<()> {
+        let name = match self.api {
+            ModelApi::OpenAiChat => "prediction",
+            ModelApi::OpenAiResponses => "prompt",
+            _ => return Some(()),
+        };
+        self.content.item = self.items.len();
+        match member(top, name).and_then(members) {
+            Some(known) => self.content.count_strings(&known, name),
+            None => Some(()),
+        }
+    }
+
     /// Reads the prompts of Completions and of Ollama's `/api/generate`. The text after the completion (`suffix`) is a text
     /// of the user, too.
     fn prompts(&mut self, top: &[(String, &'b RawValue)]) -> Option<HistoryForm> {
         let given = |name| member(top, name).filter(|value| value.get() != "null");
+        if given("prompt").is_none() && self.has_other_history(top) {
+            return None;
+        }
         if let Some(prompt) = given("prompt") {
             match elements(prompt) {
                 Some(list) => list.into_iter().try_for_each(|it| self.prompt(it))?,
@@ -354,114 +382,13 @@ impl<'b> BodyReader<'b> {
             range: span(self.body, prompt),
             content: None,
         });
-        self.push_user(self.items.len() - 1, prompt)
-    }
-
-    /// Reads the history of Gemini. Lists of one element may be written without the list.
-    fn contents(&mut self, top: &[(String, &'b RawValue)]) -> Option<HistoryForm> {
-        let contents = member(top, "contents")?;
-        let range = span(self.body, contents);
-        let (list, form) = match elements(contents) {
-            Some(list) => (list, HistoryForm::List(range)),
-            None => (vec![contents], HistoryForm::One(range)),
-        };
-        for (number, content) in list.into_iter().enumerate() {
-            self.gemini_item(number, content)?;
-        }
-        Some(form)
-    }
-
-    fn gemini_item(&mut self, number: usize, content: &'b RawValue) -> Option<()> {
-        self.items.push(RequestItem {
-            range: span(self.body, content),
-            content: None,
-        });
-        let known = members(content)?;
-        match member(&known, "role").and_then(string).as_deref() {
-            Some("model") => return self.push_silent(number, PartRole::Assistant),
-            None | Some("user" | "function" | "tool") => {}
-            Some(_) => return None,
-        }
-        let Some(parts) = member(&known, "parts") else {
-            return Some(());
-        };
-        let range = span(self.body, parts);
-        let (list, form) = match elements(parts) {
-            Some(list) => {
-                let is_empty = list.is_empty();
-                (list, ContentForm::List { range, is_empty })
-            }
-            None => (vec![parts], ContentForm::One(range)),
-        };
-        let mut texts = Vec::new();
-        let mut has_output = false;
-        for part in list {
-            let part = members(part)?;
-            if let Some(text) = member(&part, "text").filter(|text| text.get() != "null") {
-                self.texts(text, 1, TextMembers::All, &mut texts)?;
-            }
-            if let Some(output) = either(&part, "functionResponse", "function_response")? {
-                has_output = true;
-                self.gemini_output(number, output)?;
-            }
-            if let Some(result) = either(&part, "codeExecutionResult", "code_execution_result")? {
-                has_output = true;
-                self.push_output(number, None, ToolOutcome::Ok, Some(result))?;
-            }
-        }
-        if !has_output {
-            // A provider counts the results of tools in a message, so that nothing is added to it.
-            self.items[number].content = Some(form);
-        }
-        if !texts.is_empty() {
-            self.parts.push(RequestPart {
-                role: PartRole::User,
-                tool: None,
-                outcome: ToolOutcome::Ok,
-                texts,
-                item: number,
-            });
-        }
-        Some(())
-    }
-
-    /// Reads the result of a tool in Gemini: all strings of an object whose form the tool chooses.
-    fn gemini_output(&mut self, item: usize, output: &'b RawValue) -> Option<()> {
-        let known = members(output)?;
-        let response = member(&known, "response");
-        let mut texts = Vec::new();
-        if let Some(response) = response {
-            self.texts(response, DEPTH, TextMembers::All, &mut texts)?;
-        }
-        for part in member(&known, "parts")
-            .and_then(elements)
-            .unwrap_or_default()
-        {
-            let part = members(part)?;
-            if let Some(text) = member(&part, "text") {
-                self.texts(text, 1, TextMembers::All, &mut texts)?;
-            }
-        }
-        let is_error = response.and_then(members).is_some_and(|response| {
-            member(&response, "error").is_some_and(|error| error.get() != "null")
-        });
-        self.parts.push(RequestPart {
-            role: PartRole::ToolOutput,
-            tool: member(&known, "name").and_then(string),
-            outcome: match is_error {
-                true => ToolOutcome::Error,
-                false => ToolOutcome::Ok,
-            },
-            texts,
-            item,
-        });
-        Some(())
+        self.push_user(self.items.len() - 1, &[], Some(prompt))
     }
 
     fn messages_item(&mut self, number: usize, item: &[(String, &'b RawValue)]) -> Option<()> {
         let content = member(item, "content")?;
         match &*string(member(item, "role")?)? {
-            "user" => self.push_user(number, content),
+            "user" => self.push_user(number, item, Some(content)),
             "assistant" => {
                 for block in elements(content).unwrap_or_default() {
                     self.name_tool(&members(block)?, "id", "name");
@@ -477,9 +404,9 @@ impl<'b> BodyReader<'b> {
         match &*string(member(item, "role")?)? {
             // A message to Ollama may have images alone.
             "user" if self.api == ModelApi::OllamaChat && member(item, "content").is_none() => {
-                Some(())
+                self.push_user(number, item, None)
             }
-            "user" => self.push_user(number, member(item, "content")?),
+            "user" => self.push_user(number, item, Some(member(item, "content")?)),
             "assistant" => {
                 let calls = member(item, "tool_calls").and_then(elements);
                 for call in calls.unwrap_or_default() {
@@ -498,7 +425,8 @@ impl<'b> BodyReader<'b> {
                 // Ollama names the tool of a result, because its calls may have no id.
                 let named = member(item, "name").or_else(|| member(item, "tool_name"));
                 let tool = known.or_else(|| named.and_then(string));
-                self.push_output(number, tool, ToolOutcome::Ok, member(item, "content"))
+                let path = self.item_path();
+                self.push_output(number, (tool, ToolOutcome::Ok), item, ("content", &path))
             }
             "system" | "developer" => self.push_instructions(number, member(item, "content")?),
             _ => None,
@@ -509,24 +437,36 @@ impl<'b> BodyReader<'b> {
         let kind = member(item, "type").and_then(string);
         let role = member(item, "role").and_then(string);
         match (kind.as_deref(), role.as_deref()) {
-            (None | Some("message"), Some("user")) => {
-                self.push_user(number, member(item, "content")?)
-            }
-            (None | Some("message"), Some("assistant")) => {
-                self.push_silent(number, PartRole::Assistant)
-            }
-            (None | Some("message"), Some("system" | "developer")) => {
-                self.push_instructions(number, member(item, "content")?)
-            }
-            (None | Some("message"), _) => None,
             (Some(kind), _) if kind.ends_with("_output") => {
                 let id = member(item, "call_id").and_then(string);
                 let tool = id.and_then(|id| self.tools.get(&id).cloned());
-                self.push_output(number, tool, ToolOutcome::Ok, member(item, "output"))
+                let path = self.item_path();
+                self.push_output(number, (tool, ToolOutcome::Ok), item, ("output", &path))
             }
-            (Some(_), _) => {
+            (Some(kind), None) if kind.ends_with("_call") || SILENT_ITEMS.contains(&kind) => {
                 self.name_tool(item, "call_id", "name");
                 self.push_silent(number, PartRole::Item)
+            }
+            // Items of types that are not known may have roles, too.
+            (_, Some("user")) => self.push_user(number, item, Some(member(item, "content")?)),
+            (_, Some("assistant")) => self.push_silent(number, PartRole::Assistant),
+            (_, Some("system" | "developer")) => {
+                self.push_instructions(number, member(item, "content")?)
+            }
+            (None | Some("message"), _) | (_, Some(_)) => None,
+            (Some(kind), None) => {
+                // The answer of the user to a question for approval may have a reason.
+                let member = match kind {
+                    "mcp_approval_response" => "reason",
+                    _ => "content",
+                };
+                let path = self.item_path();
+                let before = self.parts.len();
+                self.push_output(number, (None, ToolOutcome::Ok), item, (member, &path))?;
+                if self.parts[before].texts.is_empty() {
+                    self.parts[before].role = PartRole::Item;
+                }
+                Some(())
             }
         }
     }
@@ -545,13 +485,17 @@ impl<'b> BodyReader<'b> {
     }
 
     fn instruct(&mut self, content: &'b RawValue) -> Option<()> {
-        let mut texts = std::mem::take(&mut self.instructions);
-        self.texts(content, DEPTH, TextMembers::Content, &mut texts)?;
-        self.instructions = texts;
-        Some(())
+        // System prompts are not judged, so their other strings are not counted.
+        let mut reader = ContentReader {
+            body: self.body,
+            ..ContentReader::default()
+        };
+        let kind = (ContentKind::Content, DEPTH);
+        let path = ContentPath::Root("system");
+        reader.read(content, kind, &path, &mut self.instructions)
     }
 
-    fn push_silent(&mut self, item: usize, role: PartRole) -> Option<()> {
+    pub(super) fn push_silent(&mut self, item: usize, role: PartRole) -> Option<()> {
         self.parts.push(RequestPart {
             role,
             tool: None,
@@ -562,17 +506,31 @@ impl<'b> BodyReader<'b> {
         Some(())
     }
 
-    fn push_output(
+    /// Returns the path of a message or item of the history.
+    pub(super) fn item_path(&self) -> ContentPath<'static> {
+        ContentPath::Root(match self.api {
+            ModelApi::OpenAiResponses => "input[]",
+            ModelApi::Gemini => "contents[]",
+            ModelApi::OpenAiCompletions | ModelApi::OllamaGenerate => "prompt",
+            _ => "messages[]",
+        })
+    }
+
+    /// Reads the result of a tool: the member `name` of the message, item or block at `path`.
+    pub(super) fn push_output(
         &mut self,
         item: usize,
-        tool: Option<String>,
-        outcome: ToolOutcome,
-        content: Option<&'b RawValue>,
+        (tool, outcome): (Option<String>, ToolOutcome),
+        known: &[(String, &'b RawValue)],
+        (name, path): (&str, &ContentPath<'_>),
     ) -> Option<()> {
         let mut texts = Vec::new();
-        if let Some(content) = content {
-            self.texts(content, DEPTH, TextMembers::Content, &mut texts)?;
+        if let Some(content) = member(known, name) {
+            let kind = (ContentKind::Content, DEPTH);
+            self.content
+                .read(content, kind, &path.member(name), &mut texts)?;
         }
+        self.content.read_others(known, &[name], path, &mut texts)?;
         self.parts.push(RequestPart {
             role: PartRole::ToolOutput,
             tool,
@@ -583,42 +541,66 @@ impl<'b> BodyReader<'b> {
         Some(())
     }
 
-    /// Reads the content of a message of the user. In Messages it has the results of tools, too.
-    fn push_user(&mut self, item: usize, content: &'b RawValue) -> Option<()> {
+    /// Reads a message of the user and its content. In Messages it has the results of tools, too.
+    fn push_user(
+        &mut self,
+        item: usize,
+        message: &[(String, &'b RawValue)],
+        content: Option<&'b RawValue>,
+    ) -> Option<()> {
         let mut texts = Vec::new();
-        let list = elements(content);
-        let form = match &list {
-            Some(list) => ContentForm::List {
-                range: span(self.body, content),
-                is_empty: list.is_empty(),
-            },
-            None => ContentForm::Text,
-        };
-        match list {
-            Some(list) => {
-                for block in list {
-                    let known = members(block)?;
-                    let kind = member(&known, "type").and_then(string);
-                    if kind.as_deref() != Some("tool_result") {
-                        self.texts(block, DEPTH, TextMembers::Content, &mut texts)?;
-                        continue;
+        let path = self.item_path();
+        if let Some(content) = content {
+            let path = path.member("content");
+            let form = match elements(content) {
+                Some(list) => {
+                    let path = ContentPath::Element(&path);
+                    let is_empty = list.is_empty();
+                    for block in list {
+                        self.user_block(item, block, &path, &mut texts)?;
                     }
-                    let id = member(&known, "tool_use_id").and_then(string);
-                    let tool = id.and_then(|id| self.tools.get(&id).cloned());
-                    let is_error = member(&known, "is_error").is_some_and(|it| it.get() == "true");
-                    let outcome = match is_error {
-                        true => ToolOutcome::Error,
-                        false => ToolOutcome::Ok,
-                    };
-                    self.push_output(item, tool, outcome, member(&known, "content"))?;
+                    ContentForm::List {
+                        range: span(self.body, content),
+                        is_empty,
+                    }
                 }
-            }
-            None => {
-                string(content)?;
-                self.texts(content, DEPTH, TextMembers::Content, &mut texts)?;
-            }
+                None => {
+                    texts.push(RequestText {
+                        range: span(self.body, content),
+                        text: string(content)?,
+                    });
+                    ContentForm::Text
+                }
+            };
+            self.items[item].content = Some(form);
         }
-        self.items[item].content = Some(form);
+        self.content
+            .read_others(message, &["content"], &path, &mut texts)?;
+        self.push_texts(item, texts)
+    }
+
+    fn user_block(
+        &mut self,
+        item: usize,
+        block: &'b RawValue,
+        path: &ContentPath<'_>,
+        texts: &mut Vec<RequestText>,
+    ) -> Option<()> {
+        let known = members(block)?;
+        let kind = member(&known, "type").and_then(string);
+        if kind.is_none_or(|kind| !kind.ends_with("tool_result")) {
+            let kind = (ContentKind::Content, DEPTH);
+            return self.content.read(block, kind, path, texts);
+        }
+        let id = member(&known, "tool_use_id").and_then(string);
+        let tool = id.and_then(|id| self.tools.get(&id).cloned());
+        let is_error = member(&known, "is_error").is_some_and(|it| it.get() == "true");
+        let outcome = outcome_of(is_error);
+        self.push_output(item, (tool, outcome), &known, ("content", path))
+    }
+
+    /// Adds the texts of the user in one message, if there are any.
+    pub(super) fn push_texts(&mut self, item: usize, texts: Vec<RequestText>) -> Option<()> {
         if !texts.is_empty() {
             self.parts.push(RequestPart {
                 role: PartRole::User,
@@ -630,42 +612,11 @@ impl<'b> BodyReader<'b> {
         }
         Some(())
     }
+}
 
-    /// Adds the texts of a value to `texts`, in their order: its strings, and those in the members of objects that `read`
-    /// selects.
-    fn texts(
-        &self,
-        value: &'b RawValue,
-        depth: usize,
-        read: TextMembers,
-        texts: &mut Vec<RequestText>,
-    ) -> Option<()> {
-        let depth = depth.checked_sub(1)?;
-        match value.get().as_bytes().first()? {
-            b'"' => texts.push(RequestText {
-                range: span(self.body, value),
-                text: string(value)?,
-            }),
-            b'[' => {
-                for element in elements(value)? {
-                    self.texts(element, depth, read, texts)?;
-                }
-            }
-            b'{' => {
-                let known = members(value)?;
-                let kind = member(&known, "type").and_then(string);
-                let is_media = kind.is_some_and(|kind| MEDIA.contains(&&*kind));
-                if is_media && read == TextMembers::Content {
-                    return Some(());
-                }
-                for (name, value) in known {
-                    if read == TextMembers::All || CONTENT.contains(&&*name) {
-                        self.texts(value, depth, read, texts)?;
-                    }
-                }
-            }
-            _ => {}
-        }
-        Some(())
+pub(super) fn outcome_of(is_error: bool) -> ToolOutcome {
+    match is_error {
+        true => ToolOutcome::Error,
+        false => ToolOutcome::Ok,
     }
 }

@@ -772,6 +772,18 @@ fn a_body_that_is_no_request_of_the_api_is_not_read() {
         (PROMPTS[0], r#"{"prompt":"a","suffix":["b"]}"#),
         (PROMPTS[1], r#"{"prompt":{"a":"b"}}"#),
         (PROMPTS[1], r#"{"prompt":"a","options":[]}"#),
+        // The history of another API, which a lenient server may read.
+        (
+            APIS[2],
+            r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#,
+        ),
+        (APIS[2], r#"{"model":"m","prompt":"x"}"#),
+        (APIS[3], r#"{"model":"m","prompt":"x"}"#),
+        (
+            PROMPTS[0],
+            r#"{"messages":[{"role":"user","content":"x"}]}"#,
+        ),
+        (PROMPTS[1], r#"{"model":"m","contents":[]}"#),
     ] {
         let read = ModelRequest::read(api, Bytes::from_static(body.as_bytes()));
         assert_eq!(read, None, "{body}");

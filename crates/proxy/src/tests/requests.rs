@@ -374,3 +374,37 @@ async fn decisions_count_if_the_client_goes_away_and_if_replies_overlap() {
     collected(third).await;
     assert_eq!(proxy.totals.snapshot().warnings, 2, "both actions count");
 }
+
+#[tokio::test]
+async fn strings_of_new_messages_that_no_reader_knows_are_logged_and_counted_once() {
+    let mut upstream = saying("Fine.").await;
+    let written = WrittenLines::default();
+    let mut config = config(upstream.address, Http::One);
+    config.log = Some(EventLog::new(written.clone()));
+    let secret = [rule(
+        "t/key",
+        "key-1234",
+        Channel::UserInput,
+        Action::Redact,
+    )];
+    let proxy = start(config, pack(secret)).await;
+    let block = json!([{"type": "odd", "text": "It is key-1234.", "sound": "tawny"}]);
+    let mut messages = vec![json!({"role": "user", "content": block})];
+    for _ in 0..2 {
+        let body = json!({"model": "m", "messages": messages}).to_string();
+        let request = post(&proxy, "messages", body.clone());
+        let response = within(client(Http::One).request(request)).await.unwrap();
+        assert_eq!(collected(response).await, whole_reply("messages", "Fine."));
+        let sent = received(&mut upstream).await;
+        assert_eq!(sent, body.replace("key-1234", "[redacted]"));
+        messages.push(json!({"role": "assistant", "content": "Fine."}));
+        messages.push(json!({"role": "user", "content": "Go on."}));
+    }
+    let text = written.text();
+    let unscanned = r#""event":"request-unscanned","unscanned":[{"path":"messages[].content[].sound","bytes":5}]"#;
+    assert_eq!(text.matches(unscanned).count(), 1, "{text}");
+    assert!(!text.contains("tawny"), "{text}");
+    let paths = [("messages[].content[].sound".to_owned(), 5)];
+    assert_eq!(proxy.totals.unscanned(), paths.into());
+    assert_eq!(proxy.totals.snapshot().unscanned_bytes, 5);
+}
