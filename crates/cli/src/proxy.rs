@@ -33,9 +33,9 @@ use settings::ProxySettings;
 /// OPENAI_API_BASE and GOOGLE_GEMINI_BASE_URL set to it, and ends with the exit code of the command; Codex and OpenCode get
 /// the setting that they take. Without one, it listens until it is interrupted. Replies of Anthropic Messages, OpenAI Chat
 /// Completions, Responses and Completions, Gemini and Ollama are judged, streamed or not, and so are their requests.
-/// Requests to Anthropic's `complete` and to other methods of Gemini that generate content, such as
-/// `batchGenerateContent`, are refused, and everything else passes. Without `--pack`, `std/pii` and the built-in packs for
-/// OpenCode's own agents and tools are not loaded. Packs that are files are loaded again when they change.
+/// Requests to other APIs of models, such as Anthropic's `complete`, are refused, also if only the body shows that they
+/// are, and everything else passes. Without `--pack`, `std/pii` and the built-in packs for OpenCode's own agents and tools
+/// are not loaded. Packs that are files are loaded again when they change.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The address to listen on [default: 127.0.0.1:8787, or a free port for a command]
@@ -79,8 +79,8 @@ pub(crate) struct Options {
     /// Only report what rules would do
     #[arg(long)]
     dry_run: bool,
-    /// Pass requests and replies that cannot be read, and requests to methods whose replies cannot be judged, such as
-    /// `batchGenerateContent`, instead of refusing them
+    /// Pass requests and replies that cannot be read, and requests to models whose replies cannot be judged, instead of
+    /// refusing them
     #[arg(long)]
     fail_open: bool,
     /// The store of sessions: a file, or the URL of a Redis or Valkey server [default: in memory]

@@ -32,9 +32,9 @@ pub struct ProxyConfig {
     pub ending: BlockEnding,
     /// [`Mode::Shadow`] judges replies and changes none. Live rules act in [`Mode::Live`], the default.
     pub mode: Mode,
-    /// Passes requests and replies that cannot be read, requests to Anthropic's `complete` and to methods of Gemini such as
-    /// `batchGenerateContent`, whose replies cannot be judged, and requests whose session cannot be loaded or written,
-    /// which are judged without it. By default all are refused.
+    /// Passes requests and replies that cannot be read, requests to APIs whose replies cannot be judged, such as Anthropic's
+    /// `complete`, requests to other paths that have the form of a request to a model, and requests whose session cannot
+    /// be loaded or written, which are judged without it. By default all are refused.
     pub fail_open: bool,
     /// The token that each request must have, except those to `/healthz`. Without one, other addresses than loopback are
     /// listened on only if `tls` demands certificates of clients.

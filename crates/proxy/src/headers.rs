@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use hyper::body::Bytes;
 use hyper::header::{
-    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderMap,
-    HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST,
+    HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use hyper::http::uri::Authority;
 use hyper::{Request, Version};
@@ -119,6 +119,41 @@ pub(crate) fn add_warnings(headers: &mut HeaderMap, warnings: &[Note]) {
             headers.append(WARNING, value);
         }
     }
+}
+
+/// Returns true if a client asks to go on with the WebSocket protocol.
+pub(crate) fn is_websocket(headers: &HeaderMap) -> bool {
+    let protocols = headers.get_all(UPGRADE).iter();
+    let mut protocols = protocols.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    protocols.any(|protocol| protocol.trim_ascii().eq_ignore_ascii_case(b"websocket"))
+}
+
+/// The types of bodies that servers do not read as JSON.
+const BINARY: [&str; 10] = [
+    "application/grpc",
+    "application/octet-stream",
+    "application/pdf",
+    "application/protobuf",
+    "application/x-protobuf",
+    "application/zip",
+    "audio/",
+    "image/",
+    "multipart/",
+    "video/",
+];
+
+/// Returns true if a server may read the body as JSON. Some servers do whatever the type is, such as that of a form, with
+/// which tools send JSON if they are not told another one.
+pub(crate) fn may_be_json(headers: &HeaderMap) -> bool {
+    let kinds = headers.get_all(CONTENT_TYPE).iter();
+    let mut kinds = kinds.map(|kind| kind.as_bytes().trim_ascii_start());
+    let is_binary = |kind: &[u8]| {
+        BINARY.iter().any(|known| {
+            let start = kind.get(..known.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()))
+        })
+    };
+    headers.get(CONTENT_TYPE).is_none() || kinds.any(|kind| !is_binary(kind))
 }
 
 /// Returns true if the request names a host that is accepted: a loopback name, or one of `accepted`. A web page whose

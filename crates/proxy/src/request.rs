@@ -2,7 +2,7 @@
 //! without a clock.
 //!
 //! `read` finds the texts of a body by their place (`content` and `gemini` are parts of it), `memory` is what a session keeps of earlier requests, `redactors`
-//! has the rules that redact, and `outgoing` writes the body. Only texts that change are encoded again.
+//! has the rules that redact, and `outgoing` writes the body. `shape` knows requests to models whose API is not known. Only texts that change are encoded again.
 
 mod content;
 mod gemini;
@@ -11,6 +11,7 @@ mod outgoing;
 mod read;
 mod redactors;
 mod session_key;
+mod shape;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +30,7 @@ pub(crate) use read::ModelRequest;
 use read::{PartRole, RequestPart};
 pub(crate) use redactors::Redactors;
 pub(crate) use session_key::session_key;
+pub(crate) use shape::is_model_request;
 
 /// The number of requests after which one that does not continue the conversation of pending guidance takes it.
 const PASSED_OVER: u32 = 16;

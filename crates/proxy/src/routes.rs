@@ -15,7 +15,7 @@ pub(crate) enum ModelApi {
     Gemini,
     OllamaChat,
     OllamaGenerate,
-    /// Anthropic's `complete`, or another method of Gemini that generates content: their replies cannot be judged.
+    /// Another API of models, such as Anthropic's `complete`: its replies cannot be judged.
     Unjudged,
 }
 
@@ -43,6 +43,8 @@ pub(crate) struct Route<'c> {
     pub(crate) rest: &'c str,
     /// `None` if the reply has no content of a model, such as a list of models.
     pub(crate) api: Option<ModelApi>,
+    /// True if the path is that of another known API, whose requests may look like those to a model.
+    pub(crate) is_other_api: bool,
 }
 
 /// Returns the route of a request, or `None` if no server is configured for its path.
@@ -80,22 +82,19 @@ pub(crate) fn route<'c>(
     };
     let path = rest.split('?').next().unwrap_or(rest);
     // The base path of a server may have the first segments of an API, or stand for them: `…/anthropic` for `…/v1`.
-    let joined = api(method, &upstream.joined(path));
+    let whole = upstream.joined(path);
     Some(Route {
         upstream,
         rest,
-        api: joined.or_else(|| api(method, path)),
+        api: api(method, &whole).or_else(|| api(method, path)),
+        is_other_api: is_other_api(&whole),
     })
 }
 
-/// Returns the API of a path: by its last segments, because servers have different base paths. The comparison does not
-/// depend on escapes, doubled slashes, parameters of segments and case, because a server may not either.
+/// Returns the API of a path: by its last segments, because servers have different base paths.
 fn api(method: &Method, path: &str) -> Option<ModelApi> {
-    let plain = unescaped(path).to_ascii_lowercase();
-    let is_blank = |char: char| char.is_whitespace() || char.is_control();
-    let segments = segments(&plain).filter_map(|segment| segment.split([';', '?', '#']).next());
-    let segments = segments.map(|segment| segment.trim_matches(is_blank));
-    let segments: Vec<&str> = segments.filter(|segment| !segment.is_empty()).collect();
+    let plain = plain_path(path);
+    let segments = plain_segments(&plain);
     match *method {
         Method::POST => posted(&segments),
         Method::GET => fetched(&segments),
@@ -105,39 +104,92 @@ fn api(method: &Method, path: &str) -> Option<ModelApi> {
     }
 }
 
+/// Returns the path as its segments are compared: without escapes and case, because a server may not tell them apart.
+fn plain_path(path: &str) -> String {
+    unescaped(path).to_ascii_lowercase()
+}
+
+/// Returns the segments of a plain path. Doubled slashes and parameters of segments do not count.
+fn plain_segments(plain: &str) -> Vec<&str> {
+    let is_blank = |char: char| char.is_whitespace() || char.is_control();
+    let segments = segments(plain).filter_map(|segment| segment.split([';', '?', '#']).next());
+    let segments = segments.map(|segment| segment.trim_matches(is_blank));
+    segments.filter(|segment| !segment.is_empty()).collect()
+}
+
 /// Returns the API to which a request is posted.
 fn posted(segments: &[&str]) -> Option<ModelApi> {
     Some(match segments {
-        [.., "v1", "messages"] | ["messages"] => ModelApi::AnthropicMessages,
+        [.., "threads" | "completions", _, "messages"] => ModelApi::Unjudged,
+        [.., "messages"] => ModelApi::AnthropicMessages,
         [.., "chat", "completions"] => ModelApi::OpenAiChat,
         [.., "responses"] | [.., "responses", "compact"] => ModelApi::OpenAiResponses,
         [.., "completions"] => ModelApi::OpenAiCompletions,
         [.., "api", "chat"] => ModelApi::OllamaChat,
         [.., "api", "generate"] => ModelApi::OllamaGenerate,
         // `POST …/responses/input_tokens` returns no reply.
-        [.., "complete" | "completion" | "infill" | "interactions"]
-        | [.., "v1" | "v2", "chat"]
+        [
+            ..,
+            "chat" | "complete" | "completion" | "generate" | "generate_stream" | "infill",
+        ]
+        | [
+            ..,
+            "batches" | "interactions" | "predict" | "predictions" | "summarize",
+        ]
+        | [
+            ..,
+            "async-invoke" | "converse" | "converse-stream" | "invoke",
+        ]
+        | [
+            ..,
+            "invoke-with-bidirectional-stream" | "invoke-with-response-stream",
+        ]
+        | [.., "retrieveandgenerate" | "retrieveandgeneratestream"]
+        | [.., "conversations", _, "items"]
         | [.., "responses", _, "cancel"]
         | [.., "chat", "completions", _]
         | [.., "threads", "runs"]
         | [.., "threads", _, "runs"]
-        | [.., "threads", _, "runs", _, "submit_tool_outputs"]
-        | [
-            ..,
-            "model",
-            _,
-            "invoke" | "invoke-with-response-stream" | "converse" | "converse-stream",
-        ] => ModelApi::Unjudged,
+        | [.., "threads", _, "runs", _, "submit_tool_outputs"] => ModelApi::Unjudged,
+        _ if segments.contains(&"realtime") => ModelApi::Unjudged,
         [.., last] => match last.rsplit_once(':')?.1 {
             "generatecontent" | "streamgeneratecontent" => ModelApi::Gemini,
-            "rawpredict" | "streamrawpredict" | "serverstreamingpredict" | "generateanswer" => {
-                ModelApi::Unjudged
-            }
-            method if method.ends_with("generatecontent") => ModelApi::Unjudged,
+            "answer" | "assist" | "converse" | "query" => ModelApi::Unjudged,
+            "streamanswer" | "streamassist" | "streamquery" => ModelApi::Unjudged,
+            method if method.ends_with("predict") => ModelApi::Unjudged,
+            method if method.contains("generate") => ModelApi::Unjudged,
             _ => return None,
         },
         [] => return None,
     })
+}
+
+/// Returns true if requests to a path have no reply of a model in text, though they may look like requests to a model.
+fn is_other_api(path: &str) -> bool {
+    let plain = plain_path(path);
+    match &plain_segments(&plain)[..] {
+        [
+            ..,
+            "count_tokens" | "input_tokens" | "tokenize" | "detokenize",
+        ]
+        | [
+            ..,
+            "embed" | "embedding" | "embeddings" | "moderations" | "rerank",
+        ]
+        | [.., "files" | "uploads"]
+        | [.., "files", _]
+        | [.., "uploads", _, _]
+        | [.., "audio" | "images" | "videos", _]
+        | [.., "videos"]
+        | [.., "api", "copy" | "create" | "pull" | "push" | "show"] => true,
+        [.., last] => last.rsplit_once(':').is_some_and(|(_, method)| {
+            method.starts_with("count")
+                || method == "computetokens"
+                || method.starts_with("embed")
+                || method.starts_with("batchembed")
+        }),
+        [] => false,
+    }
 }
 
 /// Returns the API of a stored reply that is fetched.
@@ -148,12 +200,16 @@ fn fetched(segments: &[&str]) -> Option<ModelApi> {
         [.., "chat", "completions", _] => ModelApi::OpenAiChat,
         // Lists of replies.
         [.., "chat", "completions"]
+        | [.., "chat", "completions", _, "messages"]
         | [.., "messages", "batches", _, "results"]
         | [.., "conversations", _, "items"]
         | [.., "conversations", _, "items", _]
         | [.., "threads", _, "messages"]
         | [.., "threads", _, "messages", _]
-        | [.., "interactions", _] => ModelApi::Unjudged,
+        | [.., "threads", _, "runs", _, "steps"]
+        | [.., "threads", _, "runs", _, "steps", _]
+        | [.., "interactions" | "predictions", _] => ModelApi::Unjudged,
+        _ if segments.contains(&"realtime") => ModelApi::Unjudged,
         _ => return None,
     })
 }
@@ -244,6 +300,30 @@ mod tests {
             ("GET", "/v1/messages/batches/b/results", Some(Unjudged)),
             ("GET", "/v1/messages/batches/b", None),
             ("GET", "/v1/responses/r/input_items", None),
+            ("POST", "/v2/messages", Some(AnthropicMessages)),
+            ("POST", "/v1/beta/messages", Some(AnthropicMessages)),
+            ("POST", "/v1/messages/batches", Some(Unjudged)),
+            ("POST", "/v1/messages/batches/b/cancel", None),
+            ("POST", "/v1/batches", Some(Unjudged)),
+            ("POST", "/v1/chat/completions/c/messages", Some(Unjudged)),
+            ("GET", "/v1/chat/completions/c/messages", Some(Unjudged)),
+            ("POST", "/v1/threads/t/messages", Some(Unjudged)),
+            ("GET", "/v1/threads/t/runs/r/steps", Some(Unjudged)),
+            ("POST", "/v1/conversations/c/items", Some(Unjudged)),
+            ("POST", "/v1/conversations", None),
+            ("POST", "/generate", Some(Unjudged)),
+            ("POST", "/v1/generate", Some(Unjudged)),
+            ("POST", "/generate_stream", Some(Unjudged)),
+            ("POST", "/v1/predictions", Some(Unjudged)),
+            ("GET", "/v1/predictions/p", Some(Unjudged)),
+            ("POST", "/p/models/t:predict", Some(Unjudged)),
+            ("POST", "/models/t:generateText", Some(Unjudged)),
+            ("POST", "/agents/a:streamQuery", Some(Unjudged)),
+            ("POST", "/models/e:embedContent", None),
+            ("POST", "/model/arn%3Aaws%2Fx/invoke", Some(Unjudged)),
+            ("POST", "/retrieveAndGenerate", Some(Unjudged)),
+            ("GET", "/v1/realtime", Some(Unjudged)),
+            ("POST", "/v1/realtime/client_secrets", Some(Unjudged)),
             ("POST", "/v1/responses/input_tokens", None),
             ("POST", "/v1/messages/count_tokens", None),
             ("POST", "/models/g:countTokens", None),
@@ -252,6 +332,28 @@ mod tests {
         ] {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
             assert_eq!(api(&method, path), found, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn other_apis_than_those_of_models_in_text_are_known() {
+        for (path, want) in [
+            ("/v1/messages/count_tokens?beta=true", true),
+            ("/v1/embeddings", true),
+            ("/v1/moderations", true),
+            ("/v1/images/generations", true),
+            ("/v1/audio/speech", true),
+            ("/v1/files", true),
+            ("/v1/uploads/u/parts", true),
+            ("/api/show", true),
+            ("/v1beta/models/m:countTokens", true),
+            ("/v1beta/models/m:batchEmbedContents", true),
+            ("/v1/models", false),
+            ("/v1beta/cachedContents", false),
+            ("/x", false),
+            ("/", false),
+        ] {
+            assert_eq!(is_other_api(path), want, "{path}");
         }
     }
 
@@ -356,7 +458,7 @@ mod tests {
             ("/anthropic", "/messages", Some(ModelApi::AnthropicMessages)),
             ("/anthropic", "/messages/count_tokens", None),
             ("/api", "/tags", None),
-            ("/x", "/chat", None),
+            ("/x", "/chat", Some(ModelApi::Unjudged)),
         ] {
             let url = UpstreamUrl::parse(&format!("http://localhost{base}")).unwrap();
             let config = ProxyConfig {
@@ -387,8 +489,6 @@ mod tests {
             ("POST", "//v1//%6dessages/", Some(AnthropicMessages)),
             ("POST", "/V1/Messages", Some(AnthropicMessages)),
             ("POST", "/v1/messages/count_tokens", None),
-            ("POST", "/v1/messages/batches", None),
-            ("POST", "/v1/threads/t/messages", None),
             ("POST", "/api/v1/chat/completions", Some(OpenAiChat)),
             ("GET", "/v1/chat/completions/chatcmpl-1", Some(OpenAiChat)),
             ("POST", "/v1/responses", Some(OpenAiResponses)),

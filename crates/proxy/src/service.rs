@@ -24,12 +24,15 @@ use crate::body::{JudgedBody, RequestBody, ResponseBody, ServerBody};
 use crate::config::{ProxyConfig, UpstreamUrl};
 use crate::conversations::{ReplySession, RequestRules, judge_alone, judge_in_session};
 use crate::error::ProxyError;
-use crate::headers::{add_warnings, detached, names_accepted_host, prepare_request, set_headers};
+use crate::headers::{
+    add_warnings, detached, is_websocket, may_be_json, names_accepted_host, prepare_request,
+    set_headers,
+};
 use crate::judge::{BodyFrames, JudgeSettings, ReplyJudge, ReplyReport, WholeBodyVerdict};
 use crate::metrics::{self, ProxyMetrics};
 use crate::pack_slot::PackSlot;
 use crate::repeat::{RepeatedCall, is_encoded, stream_framing};
-use crate::request::{JudgedRequest, ModelRequest, SessionMemory, session_key};
+use crate::request::{JudgedRequest, ModelRequest, SessionMemory, is_model_request, session_key};
 use crate::routes::{ModelApi, model_of_path, route};
 use crate::totals::ProxyTotals;
 use crate::upstream::{BODY_TOO_LONG, UpstreamCall, UpstreamClients};
@@ -41,6 +44,8 @@ struct AdmittedRequest {
     uri: Uri,
     /// `None` if the reply is not judged.
     judged_api: Option<ModelApi>,
+    /// True if the body must not have the form of a request to a model.
+    is_guarded: bool,
     permit: OwnedSemaphorePermit,
 }
 
@@ -162,6 +167,7 @@ impl ProxyService {
                 self.judge_request((api, &call.uri), &key_fields, body, &rules, account)
                     .await?
             }
+            None if admitted.is_guarded => (self.guard(&key_fields, body, account).await?, None),
             None => (Either::Left(body), None),
         };
         let mut warnings = Vec::new();
@@ -227,6 +233,10 @@ impl ProxyService {
             let message = "CONNECT is not supported";
             return Err((StatusCode::METHOD_NOT_ALLOWED, message));
         }
+        if is_websocket(&head.headers) {
+            let message = "rules cannot judge the messages of a WebSocket";
+            return Err((StatusCode::UPGRADE_REQUIRED, message));
+        }
         if body.size_hint().lower() > self.config.limits.request_bytes {
             let message = BODY_TOO_LONG;
             return Err((StatusCode::PAYLOAD_TOO_LARGE, message));
@@ -241,12 +251,19 @@ impl ProxyService {
             let message = "rules cannot judge the replies of this API; --fail-open passes them";
             return Err((StatusCode::BAD_REQUEST, message));
         }
+        let is_guarded = route.api.is_none() && !route.is_other_api && !self.passes_unread();
         Ok(AdmittedRequest {
             to: route.upstream.clone(),
             uri,
             judged_api: route.api.filter(|api| *api != ModelApi::Unjudged),
+            is_guarded: is_guarded && !body.is_end_stream() && may_be_json(&head.headers),
             permit,
         })
+    }
+
+    /// Returns true if a request that cannot be read is sent.
+    fn passes_unread(&self) -> bool {
+        self.config.fail_open || self.config.mode == Mode::Shadow
     }
 
     /// Returns the request to the server, without its body.
@@ -274,6 +291,53 @@ impl ProxyService {
         }
     }
 
+    /// Reads the body of a request whose API is not known, and returns it.
+    ///
+    /// # Errors
+    /// If it has the form of a request to a model: no rule would read it, and neither its reply.
+    async fn guard(
+        &self,
+        headers: &HeaderMap,
+        body: Limited<Incoming>,
+        account: &RequestAccount,
+    ) -> Result<RequestBody, Response<ResponseBody>> {
+        if is_encoded(headers) {
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Err(refuse(account, status, COMPRESSED));
+        }
+        let body = self.collect(body, account).await?;
+        if is_model_request(&body) {
+            let message = "the body looks like a request to a model, and the API of this path is not known, so that rules \
+                           cannot judge it; --fail-open passes it";
+            return Err(refuse(account, StatusCode::BAD_REQUEST, message));
+        }
+        Ok(Either::Right(Full::new(body)))
+    }
+
+    /// Reads the body of a request.
+    async fn collect(
+        &self,
+        body: Limited<Incoming>,
+        account: &RequestAccount,
+    ) -> Result<Bytes, Response<ResponseBody>> {
+        let collected = timeout(self.config.limits.idle_time, body.collect()).await;
+        let (status, message) = match collected {
+            Ok(Ok(collected)) => return Ok(own_bytes(collected.aggregate())),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                (StatusCode::PAYLOAD_TOO_LARGE, BODY_TOO_LONG)
+            }
+            Ok(Err(_)) => {
+                let message = "the body of the request is incomplete";
+                (StatusCode::BAD_REQUEST, message)
+            }
+            Err(_) => {
+                let message = "the body of the request did not arrive in time";
+                (StatusCode::REQUEST_TIMEOUT, message)
+            }
+        };
+        Err(refuse(account, status, message))
+    }
+
     /// Reads the body of a request and applies rules to it. Returns the body to send, and the judgement unless the body
     /// cannot be read and passes.
     async fn judge_request(
@@ -284,27 +348,15 @@ impl ProxyService {
         rules: &RequestRules,
         account: &RequestAccount,
     ) -> Result<(RequestBody, Option<(JudgedRequest, ReplySession)>), Response<ResponseBody>> {
-        let is_passed = self.config.fail_open || self.config.mode == Mode::Shadow;
+        let is_passed = self.passes_unread();
         if is_encoded(headers) && !is_passed {
-            let message = "the body is compressed, and rules must read it";
-            return Err(refuse(account, StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+            return Err(refuse(
+                account,
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                COMPRESSED,
+            ));
         }
-        let collected = timeout(self.config.limits.idle_time, body.collect()).await;
-        let body = match collected {
-            Ok(Ok(collected)) => own_bytes(collected.aggregate()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                let message = BODY_TOO_LONG;
-                return Err(refuse(account, StatusCode::PAYLOAD_TOO_LARGE, message));
-            }
-            Ok(Err(_)) => {
-                let message = "the body of the request is incomplete";
-                return Err(refuse(account, StatusCode::BAD_REQUEST, message));
-            }
-            Err(_) => {
-                let message = "the body of the request did not arrive in time";
-                return Err(refuse(account, StatusCode::REQUEST_TIMEOUT, message));
-            }
-        };
+        let body = self.collect(body, account).await?;
         let Some(mut request) = ModelRequest::read(api, body.clone()) else {
             return match is_passed {
                 true => Ok((Either::Right(Full::new(body)), None)),
@@ -466,6 +518,8 @@ impl ProxyService {
         }
     }
 }
+
+const COMPRESSED: &str = "the body is compressed, and rules must read it";
 
 /// Returns the reason why a body is no request that can be read, without text of the body.
 fn unreadable(body: &[u8]) -> String {

@@ -207,7 +207,7 @@ async fn a_foreign_host_a_redirect_and_an_unknown_path_are_refused() {
         .unwrap();
     assert_eq!(response.status(), StatusCode::NOT_FOUND);
     assert!(upstream.requests.try_recv().is_err(), "none was sent");
-    for path in ["/local/x", "/local/v1/messages"] {
+    for path in ["/local/v1/embeddings", "/local/v1/messages"] {
         let request = Request::post(proxy.url(path)).body(super::BODY.into());
         let response = within(client.request(request.unwrap())).await.unwrap();
         assert_eq!(response.status(), StatusCode::BAD_GATEWAY, "{path}");

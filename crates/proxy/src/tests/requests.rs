@@ -408,3 +408,121 @@ async fn strings_of_new_messages_that_no_reader_knows_are_logged_and_counted_onc
     assert_eq!(proxy.totals.unscanned(), paths.into());
     assert_eq!(proxy.totals.snapshot().unscanned_bytes, 5);
 }
+
+#[tokio::test]
+async fn a_body_that_looks_like_a_request_to_a_model_does_not_pass_at_an_unknown_path() {
+    let mut upstream = saying("Fine.").await;
+    let proxy = start(config(upstream.address, Http::One), pack([])).await;
+    let body = body_of("messages", &[("user", "Hi.")]);
+    let send = |proxy: &RunningProxy, (path, kind, body): (&str, &str, &str)| {
+        let request = Request::post(proxy.url(path)).header("content-type", kind);
+        let request = request.body(Full::from(body.to_owned())).unwrap();
+        async move { within(client(Http::One).request(request)).await.unwrap() }
+    };
+    let json = "application/json";
+    let form = "application/x-www-form-urlencoded";
+    let mut passed = 0;
+    for (path, kind, body, status) in [
+        ("/local/v9/ask", json, &*body, StatusCode::BAD_REQUEST),
+        ("/local/v9/ask", form, &body, StatusCode::BAD_REQUEST),
+        (
+            "/local/v1/conversations",
+            json,
+            r#"{"items":[{"type":"message","role":"user","content":"x"}]}"#,
+            StatusCode::BAD_REQUEST,
+        ),
+        (
+            "/local/v1beta/cachedContents",
+            json,
+            r#"{"model":"m","contents":[{"parts":[{"text":"x"}]}]}"#,
+            StatusCode::BAD_REQUEST,
+        ),
+        (
+            "/local/v1/batches",
+            json,
+            r#"{"input_file_id":"f"}"#,
+            StatusCode::BAD_REQUEST,
+        ),
+        (
+            "/local/v1/messages/count_tokens",
+            json,
+            &body,
+            StatusCode::OK,
+        ),
+        (
+            "/local/v1/embeddings",
+            json,
+            r#"{"model":"m","input":"x"}"#,
+            StatusCode::OK,
+        ),
+        (
+            "/local/v1/moderations",
+            json,
+            r#"{"model":"m","input":"x"}"#,
+            StatusCode::OK,
+        ),
+        (
+            "/local/v1/files",
+            "multipart/form-data; boundary=x",
+            &body,
+            StatusCode::OK,
+        ),
+        ("/local/v1/conversations", json, "{}", StatusCode::OK),
+        (
+            "/local/v1/fine_tuning/jobs",
+            json,
+            r#"{"model":"m","training_file":"f"}"#,
+            StatusCode::OK,
+        ),
+    ] {
+        let response = send(&proxy, (path, kind, body)).await;
+        assert_eq!(response.status(), status, "{path} {kind} {body}");
+        let text = collected(response).await;
+        if status == StatusCode::OK {
+            passed += 1;
+            let sent = received(&mut upstream).await;
+            assert_eq!(sent, body, "{path}");
+        } else {
+            let text = String::from_utf8_lossy(&text);
+            assert!(text.contains("--fail-open"), "{text}");
+        }
+    }
+    let totals = proxy.totals.snapshot();
+    assert_eq!((totals.passed, totals.refused), (passed, 5));
+    assert!(
+        upstream.requests.try_recv().is_err(),
+        "nothing else was sent"
+    );
+    for (fail_open, mode) in [(true, Mode::Live), (false, Mode::Shadow)] {
+        let open = ProxyConfig {
+            fail_open,
+            mode,
+            ..config(upstream.address, Http::One)
+        };
+        let proxy = start(open, pack([])).await;
+        let response = send(&proxy, ("/local/v9/ask", json, &body)).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(received(&mut upstream).await, body);
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_body_at_an_unknown_path_and_a_websocket_are_refused() {
+    let mut upstream = saying("Fine.").await;
+    let proxy = start(config(upstream.address, Http::One), pack([])).await;
+    let ask = |request: hyper::http::request::Builder| {
+        let request = request.body(Full::from("{}")).unwrap();
+        async { within(client(Http::One).request(request)).await.unwrap() }
+    };
+    let compressed = Request::post(proxy.url("/local/v9/ask")).header("content-encoding", "zstd");
+    let response = ask(compressed).await;
+    assert_eq!(response.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let socket = Request::get(proxy.url("/local/v1/responses"));
+    let socket = socket
+        .header("connection", "Upgrade")
+        .header("upgrade", "WebSocket");
+    let response = ask(socket).await;
+    // Codex goes on without a socket after this status.
+    assert_eq!(response.status(), StatusCode::UPGRADE_REQUIRED);
+    assert!(upstream.requests.try_recv().is_err(), "nothing was sent");
+}
