@@ -54,6 +54,9 @@ pub(crate) struct Options {
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
     /// The token that requests must have in the header x-ttsr-token [default: that of TTSR_PROXY_TOKEN, if it is set]
+    ///
+    /// Only without a command: clients have no setting for it that they all read, so a command could not send it. With a
+    /// command, --token is an error, and TTSR_PROXY_TOKEN does not apply.
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
     /// The certificate of the proxy, in PEM, with which connections are encrypted by TLS
@@ -268,12 +271,19 @@ fn config(
 /// Returns the token of the options, or else that of the environment, which other users cannot see. A command does not know
 /// the one of the environment, so it applies only without a command.
 fn token(options: &Options, is_wrapping: bool) -> Result<Option<ProxyToken>, CommandError> {
+    if is_wrapping && options.token.is_some() {
+        return Err(CommandError::Message(TOKEN_AND_COMMAND.to_owned()));
+    }
     let of_environment = || env::var(TOKEN).ok();
     let of_environment = || of_environment().filter(|token| !is_wrapping && !token.is_empty());
     let token = options.token.clone().or_else(of_environment);
     let token = token.map(ProxyToken::new).transpose();
     token.map_err(|error| message(&error))
 }
+
+const TOKEN_AND_COMMAND: &str = "--token and a command do not go together: the command would not send the token, and all its requests would be \
+                                 refused. Leave --token out, or run `ttsr proxy --token …` without a command, and let the client send \
+                                 the header x-ttsr-token to it";
 
 /// Returns TLS with the certificate of the options, or of the file.
 fn tls(options: &Options, settings: &ProxySettings) -> Result<Option<ListenerTls>, CommandError> {
@@ -306,8 +316,15 @@ fn log(path: Option<&PathBuf>) -> Result<Option<EventLog>, CommandError> {
         return Ok(None);
     };
     let log = EventLog::append_to(path);
-    let because = |error| CommandError::Message(format!("{}: {error}", path.display()));
-    log.map(Some).map_err(because)
+    let log =
+        log.map_err(|error| CommandError::Message(format!("--log {}: {error}", path.display())))?;
+    let shown = path.display().to_string();
+    Ok(Some(log.on_failure(move |error| {
+        print_message(&format_args!(
+            "the log {} cannot be written: {error}. Lines that are lost are counted",
+            Escaped(&shown)
+        ));
+    })))
 }
 
 /// The most sessions that are kept in a file, and the time after the last use for which each is kept.
@@ -465,6 +482,7 @@ impl std::fmt::Display for ProxySummary {
             (totals.refused, "refused"),
             (totals.failed, "failed"),
             (totals.sessions_lost, "without a session"),
+            (totals.log_lines_lost, "log lines lost"),
         ] {
             if count > 0 {
                 write!(f, ", {count} {what}")?;

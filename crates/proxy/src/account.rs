@@ -27,8 +27,10 @@ pub(crate) struct RequestAccount {
 
 impl RequestAccount {
     fn log(&self, event: ProxyLogEvent) {
-        if let Some(log) = &self.log {
-            log.write(self.number, event);
+        if let Some(log) = &self.log
+            && !log.write(self.number, event)
+        {
+            ProxyTotals::add(&self.totals.log_lines_lost, 1);
         }
     }
 

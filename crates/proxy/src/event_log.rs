@@ -3,8 +3,8 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -159,29 +159,52 @@ impl ProxyLogEvent {
 
 /// The destination of the log of a proxy. Copies of it write to the same place.
 #[derive(Clone)]
-pub struct EventLog(Arc<Mutex<dyn Write + Send>>);
+pub struct EventLog(Arc<Mutex<LogState>>);
+
+type FailureReport = Box<dyn FnOnce(&io::Error) + Send>;
+
+struct LogState {
+    to: Box<dyn Write + Send>,
+    /// True if the last line may have been written in part.
+    is_torn: bool,
+    /// Receives the first error.
+    on_failure: Option<FailureReport>,
+}
 
 impl EventLog {
-    /// Returns a log that appends to a file, which is created if it is missing. On Unix only its owner may read a new one.
+    /// Returns a log that appends to a file, which is created if it is missing. On Unix only its owner may read a new one,
+    /// and a file that was removed or renamed since, such as by a program that rotates logs, is created again.
     ///
     /// # Errors
     /// If the file cannot be opened.
     pub fn append_to(path: &Path) -> io::Result<EventLog> {
-        let mut options = File::options();
-        options.append(true).create(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        Ok(EventLog::new(options.open(path)?))
+        Ok(EventLog::new(AppendedFile::open(path)?))
     }
 
-    /// Returns a log that writes each line with one call. Errors of the writer are ignored: a full disk must not stop
-    /// requests.
+    /// Returns a log that gives the writer each line as a whole. A line that cannot be written is lost and counted: a full disk
+    /// must not stop requests.
     #[must_use]
     pub fn new(to: impl Write + Send + 'static) -> EventLog {
-        EventLog(Arc::new(Mutex::new(to)))
+        EventLog(Arc::new(Mutex::new(LogState {
+            to: Box::new(to),
+            is_torn: false,
+            on_failure: None,
+        })))
     }
 
-    pub(crate) fn write(&self, request: u64, event: ProxyLogEvent) {
+    /// Sets the function that receives the first error of the writer.
+    #[must_use]
+    pub fn on_failure(self, report: impl FnOnce(&io::Error) + Send + 'static) -> EventLog {
+        self.state().on_failure = Some(Box::new(report));
+        self
+    }
+
+    fn state(&self) -> MutexGuard<'_, LogState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a line. Returns false if it is lost.
+    pub(crate) fn write(&self, request: u64, event: ProxyLogEvent) -> bool {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let at = since.map_or(0, |since| since.as_millis() as u64);
         let line = ProxyLogLine {
@@ -190,17 +213,132 @@ impl EventLog {
             request,
             event,
         };
-        let Ok(mut line) = serde_json::to_vec(&line) else {
-            return;
+        let written = serde_json::to_vec(&line).map_err(io::Error::from);
+        let written = written.and_then(|line| self.state().append(line));
+        let Err(error) = written else {
+            return true;
         };
+        let report = self.state().on_failure.take();
+        if let Some(report) = report {
+            report(&error);
+        }
+        false
+    }
+}
+
+impl LogState {
+    fn append(&mut self, mut line: Vec<u8>) -> io::Result<()> {
         line.push(b'\n');
-        let mut to = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        to.write_all(&line).ok();
+        if self.is_torn {
+            line.insert(0, b'\n');
+        }
+        let mut rest = &line[..];
+        while !rest.is_empty() {
+            match self.to.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(len) => rest = &rest[len..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            self.is_torn = !rest.is_empty();
+        }
+        Ok(())
+    }
+}
+
+/// A file that is appended to, by its path.
+struct AppendedFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl AppendedFile {
+    fn open(path: &Path) -> io::Result<AppendedFile> {
+        let mut options = File::options();
+        options.append(true).create(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        Ok(AppendedFile {
+            path: path.to_owned(),
+            file: options.open(path)?,
+        })
+    }
+
+    /// Returns true if the path leads to another file, or to none.
+    #[cfg(unix)]
+    fn is_gone(&self) -> bool {
+        use std::os::unix::fs::MetadataExt as _;
+        let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+        let (named, open) = (std::fs::metadata(&self.path), self.file.metadata());
+        named.map(id).ok() != open.map(id).ok()
+    }
+
+    /// An open file keeps its name there.
+    #[cfg(not(unix))]
+    fn is_gone(&self) -> bool {
+        false
+    }
+}
+
+impl Write for AppendedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_gone() {
+            *self = AppendedFile::open(&self.path)?;
+        }
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 
 impl fmt::Debug for EventLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventLog").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A writer that takes so many bytes, and then fails once.
+    struct FullOnce(Arc<Mutex<Vec<u8>>>, Option<usize>);
+
+    impl Write for FullOnce {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let len = match self.1.take() {
+                Some(0) => return Err(io::ErrorKind::StorageFull.into()),
+                Some(left) => {
+                    self.1 = Some(left.saturating_sub(bytes.len()));
+                    left.min(bytes.len())
+                }
+                None => bytes.len(),
+            };
+            self.0.lock().unwrap().extend_from_slice(&bytes[..len]);
+            Ok(len)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_line_after_one_that_was_written_in_part_is_whole() {
+        for room in [0, 1, 30] {
+            let written = Arc::new(Mutex::new(Vec::new()));
+            let log = EventLog::new(FullOnce(Arc::clone(&written), Some(room)));
+            let event = || ProxyLogEvent::Passed { status: 200 };
+            assert!(!log.write(1, event()), "no room");
+            assert!(log.write(2, event()));
+            let written = written.lock().unwrap();
+            let lines = written.split(|byte| *byte == b'\n');
+            let lines: Vec<&[u8]> = lines.filter(|line| !line.is_empty()).collect();
+            assert_eq!(lines.len(), 1 + usize::from(room > 0));
+            let last: ProxyLogLine = serde_json::from_slice(lines.last().unwrap()).unwrap();
+            assert_eq!(last.request, 2);
+        }
     }
 }

@@ -135,6 +135,11 @@ impl Collector for TotalsCollector {
                 "Bytes of strings that no reader knows",
                 totals.unscanned_bytes,
             ),
+            (
+                "log_lines_lost",
+                "Lines of the event log that could not be written",
+                totals.log_lines_lost,
+            ),
         ] {
             let counter = ConstCounter::new(value);
             let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;

@@ -23,6 +23,7 @@ pub struct ProxyTotals {
     pub(crate) retries: AtomicU64,
     pub(crate) sessions_lost: AtomicU64,
     pub(crate) shadowed: AtomicU64,
+    pub(crate) log_lines_lost: AtomicU64,
     unscanned: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -62,6 +63,8 @@ pub struct TotalsSnapshot {
     pub sessions_lost: u64,
     /// Decisions of rules that were not carried out, because the proxy or the rule is in shadow.
     pub shadowed: u64,
+    /// Lines of the event log that could not be written.
+    pub log_lines_lost: u64,
 }
 
 impl ProxyTotals {
@@ -84,6 +87,7 @@ impl ProxyTotals {
             retries: load(&self.retries),
             sessions_lost: load(&self.sessions_lost),
             shadowed: load(&self.shadowed),
+            log_lines_lost: load(&self.log_lines_lost),
         }
     }
 

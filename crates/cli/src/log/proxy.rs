@@ -14,10 +14,11 @@ use crate::{CommandError, ExitStatus};
 
 /// Returns true if the file is the log of a proxy. The position in the file stays.
 pub(super) fn is_proxy_log(file: &mut File) -> io::Result<bool> {
-    let mut start = [0; 9];
+    let mut start = [0; 10];
     let len = io::Read::read(file, &mut start)?;
     file.rewind()?;
-    Ok(start[..len] == *b"{\"proxy\":")
+    // A line that was written in part is ended by an empty one, which may be the first of a new file.
+    Ok(start[..len].trim_ascii_start().starts_with(b"{\"proxy\":"))
 }
 
 /// Shows the lines that the filter wants.
@@ -29,6 +30,9 @@ pub(super) fn show(
     let mut totals = ProxyLogTotals::default();
     for line in BufReader::new(file).split(b'\n') {
         let line = line.map_err(|error| CommandError::Message(error.to_string()))?;
+        if line.is_empty() {
+            continue;
+        }
         let Ok(line) = serde_json::from_slice::<ProxyLogLine>(&line) else {
             totals.damaged += 1;
             continue;

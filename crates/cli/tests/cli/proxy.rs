@@ -245,10 +245,18 @@ fn a_server_that_is_asked_to_end_completes_the_reply_that_streams() {
 }
 
 #[test]
-fn wrong_addresses_are_errors() {
+fn wrong_options_are_errors() {
     for (arguments, reason) in [
         (
-            &["proxy", "--listen", "0.0.0.0:0"][..],
+            &["proxy", "--log", "/no/such/folder/events"][..],
+            "--log /no/such/folder/events: ",
+        ),
+        (
+            &["proxy", "--token", "0123456789abcdef", "--", "ttsr"],
+            "run `ttsr proxy --token …` without a command",
+        ),
+        (
+            &["proxy", "--listen", "0.0.0.0:0"],
             "is not a loopback address",
         ),
         (
@@ -427,6 +435,26 @@ fn the_log_has_decisions_without_text_and_is_shown() {
 }
 
 #[cfg(unix)]
+#[cfg(target_os = "linux")]
+#[test]
+fn a_log_on_a_full_disk_is_reported_once_and_counted() {
+    let script = "for number in 1 2 3; do \"$0\" run --provider openai-chat --model m --pack std/degeneration \
+                  --base-url \"$OPENAI_BASE_URL\" Hello; done";
+    let mut command = ttsr(&[
+        "proxy",
+        "--log",
+        "/dev/full",
+        "--upstream",
+        "openai=http://127.0.0.1:9",
+    ]);
+    command.args(["--", "sh", "-c", script, env!("CARGO_BIN_EXE_ttsr")]);
+    let output = command.output().unwrap();
+    let shown = text(&output.stderr);
+    let sign = "the log /dev/full cannot be written";
+    assert_eq!(shown.matches(sign).count(), 1, "{shown}");
+    assert!(shown.contains("log lines lost"), "{shown}");
+}
+
 #[test]
 fn codex_and_opencode_are_told_the_address_in_their_own_way() {
     use std::os::unix::fs::PermissionsExt as _;

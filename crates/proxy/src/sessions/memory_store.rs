@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -20,9 +20,9 @@ pub struct MemoryStore {
 #[derive(Default)]
 struct KnownSessions {
     /// The sessions by key, each with the number and the time of its last use.
-    by_key: HashMap<String, (StoredSession, u64, Instant)>,
+    by_key: HashMap<Arc<str>, (Arc<StoredSession>, u64, Instant)>,
     /// The keys by the number of their last use.
-    by_use: BTreeMap<u64, String>,
+    by_use: BTreeMap<u64, Arc<str>>,
     uses: u64,
 }
 
@@ -39,48 +39,60 @@ impl MemoryStore {
 
     /// Returns the session of that key, as the last one that was used.
     pub(super) fn get(&self, key: &str, now: Instant) -> Option<StoredSession> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.forget_idle(now, self.idle_time);
-        let found = known.by_key.get(key)?.0.clone();
-        known.put(key, found.clone(), now);
-        Some(found)
+        let found = {
+            let mut known = self.known();
+            known.forget_idle(now, self.idle_time);
+            let (key, used) = known.by_key.get_key_value(key)?;
+            let (key, found) = (Arc::clone(key), Arc::clone(&used.0));
+            known.put(key, Arc::clone(&found), now);
+            found
+        };
+        // Copied while other requests may use the store.
+        Some(StoredSession::clone(&found))
+    }
+
+    fn known(&self) -> MutexGuard<'_, KnownSessions> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the version of the session, 0 if it is not known.
     pub(super) fn version(&self, key: &str, now: Instant) -> u64 {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         known.forget_idle(now, self.idle_time);
         known.version(key)
     }
 
     /// Writes a session if its version is `expected`.
     pub(super) fn put(&self, key: &str, state: &[u8], expected: u64, now: Instant) -> bool {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.forget_idle(now, self.idle_time);
-        let version = known.version(key);
-        if version != expected {
-            return false;
-        }
         let session = StoredSession {
-            version: version + 1,
+            version: expected + 1,
             state: state.to_vec(),
         };
-        known.put(key, session, now);
+        let mut known = self.known();
+        known.forget_idle(now, self.idle_time);
+        if known.version(key) != expected {
+            return false;
+        }
+        known.put(key.into(), Arc::new(session), now);
         known.forget_oldest(self.sessions);
         true
     }
 
     /// Adds a session that was written earlier.
     pub(super) fn restore(&self, key: &str, session: StoredSession, now: Instant) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.put(key, session, now);
+        let mut known = self.known();
+        known.put(key.into(), Arc::new(session), now);
         known.forget_oldest(self.sessions);
     }
 
-    /// Returns all sessions, the one that was used last at the end.
-    pub(super) fn all(&self) -> Vec<(String, StoredSession)> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let session = |key: &String| Some((key.clone(), known.by_key.get(key)?.0.clone()));
+    /// Returns all sessions, the one that was used last at the end. Their states are shared and not copied, because
+    /// requests wait meanwhile.
+    pub(super) fn all(&self) -> Vec<(Arc<str>, Arc<StoredSession>)> {
+        let known = self.known();
+        let session = |key: &Arc<str>| {
+            let (session, ..) = known.by_key.get(key)?;
+            Some((Arc::clone(key), Arc::clone(session)))
+        };
         known.by_use.values().filter_map(session).collect()
     }
 }
@@ -90,13 +102,13 @@ impl KnownSessions {
         self.by_key.get(key).map_or(0, |known| known.0.version)
     }
 
-    fn put(&mut self, key: &str, session: StoredSession, now: Instant) {
+    fn put(&mut self, key: Arc<str>, session: Arc<StoredSession>, now: Instant) {
         self.uses += 1;
         let used = (session, self.uses, now);
-        if let Some((_, before, _)) = self.by_key.insert(key.to_owned(), used) {
+        if let Some((_, before, _)) = self.by_key.insert(Arc::clone(&key), used) {
             self.by_use.remove(&before);
         }
-        self.by_use.insert(self.uses, key.to_owned());
+        self.by_use.insert(self.uses, key);
     }
 
     fn forget_oldest(&mut self, most: usize) {
@@ -131,7 +143,7 @@ impl SessionStore for MemoryStore {
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Keys are hashes of what identifies a client.
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known();
         f.debug_struct("MemoryStore")
             .field("sessions", &known.by_key.len())
             .field("most_sessions", &self.sessions)
@@ -163,5 +175,21 @@ mod tests {
             [is_known("c", at(14)), is_known("a", at(16))],
             [true, false]
         );
+    }
+
+    #[test]
+    fn all_sessions_are_listed_without_a_copy_of_their_states() {
+        let store = MemoryStore::new(2, Duration::from_secs(10));
+        let now = Instant::now();
+        for key in ["a", "b", "c"] {
+            assert!(store.put(key, b"{}", 0, now));
+        }
+        let lists = [store.all(), store.all()];
+        let keys = lists[0].iter().map(|(key, _)| &**key);
+        assert_eq!(keys.collect::<Vec<_>>(), ["b", "c"]);
+        let pairs = lists[0].iter().zip(&lists[1]);
+        for ((_, first), (_, second)) in pairs {
+            assert!(Arc::ptr_eq(first, second));
+        }
     }
 }

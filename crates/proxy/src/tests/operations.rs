@@ -171,6 +171,49 @@ fn a_log_is_appended_to_its_file_which_only_its_owner_reads() {
     assert!(EventLog::append_to(&folder.0).is_err(), "a folder");
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_log_that_cannot_be_written_is_reported_once_and_counted_until_it_can() {
+    let upstream = server(|_| async { Response::new(ScriptedBody::of(Vec::new())) }).await;
+    let folder = ttsr_testing::Folder::new();
+    let place = folder.0.join("logs");
+    std::fs::create_dir(&place).unwrap();
+    let path = place.join("events");
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let reports = Arc::clone(&reported);
+    let log = EventLog::append_to(&path).unwrap();
+    let log = log.on_failure(move |error| reports.lock().unwrap().push(error.kind()));
+    let mut config = config(upstream.address, Http::One);
+    config.log = Some(log);
+    let proxy = start(config, no_rules()).await;
+    let ask = || async {
+        let request = client(Http::One).request(get(&proxy.url("/local/x")));
+        collected(within(request).await.unwrap()).await;
+    };
+    let lines = || std::fs::read_to_string(&path).unwrap().lines().count();
+    ask().await;
+    assert_eq!(lines(), 1);
+    // As a program that rotates logs does.
+    std::fs::rename(&path, place.join("events.1")).unwrap();
+    ask().await;
+    assert_eq!(lines(), 1);
+    std::fs::rename(&place, folder.0.join("moved")).unwrap();
+    for _ in 0..3 {
+        ask().await;
+    }
+    assert_eq!(*reported.lock().unwrap(), [std::io::ErrorKind::NotFound]);
+    assert_eq!(proxy.totals.snapshot().log_lines_lost, 3);
+    std::fs::create_dir(&place).unwrap();
+    ask().await;
+    let text = std::fs::read_to_string(&path).unwrap();
+    serde_json::from_str::<ProxyLogLine>(&text).unwrap();
+    let response = within(client(Http::One).request(get(&proxy.url("/metrics"))));
+    let text = collected(response.await.unwrap()).await;
+    let line = "ttsr_proxy_log_lines_lost_total 3";
+    assert!(String::from_utf8_lossy(&text).contains(line));
+    assert_eq!(reported.lock().unwrap().len(), 1, "once");
+}
+
 #[tokio::test]
 async fn another_address_than_loopback_needs_a_token() {
     let refused = Proxy::bind(ProxyConfig::default(), no_rules(), "0.0.0.0:0").await;
