@@ -184,7 +184,8 @@ fn read_overrides(root: &DeTable<'_>, reader: &mut RuleReader<'_>, file: &mut Ru
     };
     for (key, value) in overrides.iter() {
         let target = key.get_ref().to_string();
-        if let Some(fault) = names::full_id_fault(&target) {
+        // A `*` stands for any characters of a name.
+        if let Some(fault) = names::full_id_fault(&target.replace('*', "a")) {
             reader.fault(fault, key.span());
             continue;
         }

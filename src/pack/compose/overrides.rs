@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::super::check::draft::{Draft, Layer, Place, named_retry_then};
 use super::super::check::fault::Fault;
+use super::allow::id_glob;
 use super::closure;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
@@ -14,7 +15,7 @@ use crate::rule::Action;
 /// An `[override."pack/rule"]` of a file.
 #[derive(Clone, Debug)]
 pub(in crate::pack) struct Override {
-    /// The full id of the rule that it changes.
+    /// The full id of the rule that it changes, or a glob on full ids.
     pub(in crate::pack) target: String,
     /// The place of the id.
     pub(in crate::pack) at: Place,
@@ -26,10 +27,40 @@ pub(in crate::pack) struct Override {
     pub(in crate::pack) append: Option<Box<Draft>>,
 }
 
+impl Override {
+    fn is_glob(&self) -> bool {
+        self.target.contains('*')
+    }
+
+    /// Returns the rules that it changes, in their order.
+    fn targets(&self, ids: &HashMap<String, usize>) -> Vec<usize> {
+        if !self.is_glob() {
+            return ids.get(&self.target).copied().into_iter().collect();
+        }
+        let glob = id_glob(&self.target);
+        let is_target = |id: &str| glob.as_ref().is_some_and(|glob| glob.is_match(id));
+        let targets = ids.iter().filter(|(id, _)| is_target(id));
+        let mut targets: Vec<usize> = targets.map(|(_, index)| *index).collect();
+        targets.sort_unstable();
+        targets
+    }
+}
+
+/// Orders overrides so that those of one rule follow those of the same pack for several rules, and win over them. The order
+/// of packs stays.
+fn specific_last(overrides: &mut [Override]) {
+    let mut packs: HashMap<String, usize> = HashMap::new();
+    for it in overrides.iter() {
+        let next = packs.len();
+        packs.entry(it.pack.clone()).or_insert(next);
+    }
+    overrides.sort_by_key(|it| (packs[&it.pack], !it.is_glob()));
+}
+
 /// Applies `overrides`, which are in the order of their files, to `drafts`, and returns their faults.
 pub(in crate::pack) fn apply(
     drafts: &mut [Draft],
-    overrides: Vec<Override>,
+    mut overrides: Vec<Override>,
     extends: &BTreeMap<String, BTreeSet<String>>,
 ) -> Vec<(Place, Fault)> {
     let ids = drafts.iter().enumerate();
@@ -37,36 +68,44 @@ pub(in crate::pack) fn apply(
         .map(|(index, draft)| (draft.rule.id.clone(), index))
         .collect();
     let mut faults = Vec::new();
-    let mut writers: HashMap<(usize, &'static str), String> = HashMap::new();
-    for Override {
-        target,
-        at,
-        pack,
-        replace,
-        append,
-    } in overrides
-    {
-        let Some(index) = ids.get(&target).copied() else {
-            faults.push((at, missing(&target, &ids)));
+    specific_last(&mut overrides);
+    let mut writers: HashMap<(usize, &'static str), (String, bool)> = HashMap::new();
+    for it in overrides {
+        let targets = it.targets(&ids);
+        if targets.is_empty() {
+            faults.push((it.at, missing(&it.target, &ids)));
             continue;
-        };
-        for given in &replace.given {
-            let before = writers.insert((index, given.path), pack.clone());
-            let is_above = |before: &String| closure(extends, &pack).contains(before);
-            if let Some(before) = before.filter(|before| !is_above(before)) {
-                faults.push((given.at.clone(), conflict(given.path, &target, &before)));
+        }
+        for given in &it.replace.given {
+            let mut conflicts = None;
+            for index in &targets {
+                let writer = (it.pack.clone(), it.is_glob());
+                let before = writers.insert((*index, given.path), writer);
+                let is_above = |(before, was_glob): &(String, bool)| {
+                    let is_refined = *before == it.pack && *was_glob && !it.is_glob();
+                    is_refined || closure(extends, &it.pack).contains(before)
+                };
+                let before = before.filter(|before| !is_above(before));
+                conflicts = conflicts.or(before.map(|(before, _)| (*index, before)));
+            }
+            // One problem for each key that is written, however many rules it is for.
+            if let Some((index, before)) = conflicts {
+                let fault = conflict(given.path, &drafts[index].rule.id, &before);
+                faults.push((given.at.clone(), fault));
             }
         }
-        let given: Vec<&str> = replace.given.iter().map(|given| given.path).collect();
-        let appended = append.iter().flat_map(|append| &append.given);
+        let given: Vec<&str> = it.replace.given.iter().map(|given| given.path).collect();
+        let appended = it.append.iter().flat_map(|append| &append.given);
         let appended: Vec<&str> = appended.map(|given| given.path).collect();
-        let draft = &mut drafts[index];
-        let action = draft.rule.action;
-        draft.overlay(replace, Layer::Override);
-        follow_action(draft, action, &given);
-        follow_match(draft, &given, &appended);
-        if let Some(append) = append {
-            draft.extend(*append);
+        for index in targets {
+            let draft = &mut drafts[index];
+            let action = draft.rule.action;
+            draft.overlay(it.replace.clone(), Layer::Override);
+            follow_action(draft, action, &given);
+            follow_match(draft, &given, &appended);
+            if let Some(append) = &it.append {
+                draft.extend(Draft::clone(append));
+            }
         }
     }
     faults

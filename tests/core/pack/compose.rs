@@ -136,6 +136,57 @@ text = ["x"]
 }
 
 #[test]
+fn an_override_of_several_rules_changes_each_and_one_of_a_rule_wins_over_it() {
+    let rules = rule("a", "{ literal = 'x' }", "on = ['text']")
+        + &rule("ab", "{ literal = 'y' }", "on = ['reasoning']")
+        + &rule("b", "{ literal = 'z' }", "on = ['text']");
+    let base = pack_of("base", "", &rules);
+    let exact = "[override.'base/ab']\naction = 'abort'\n";
+    let several =
+        "[override.'base/a*']\naction = 'redact'\nappend.on = ['user-input', 'tool-output']\n";
+    let load = |files: &[(&str, &str, &str)]| {
+        let builder = Pack::builder().toml("base.toml", base.as_str());
+        let build = |builder: ttsr::PackBuilder, (name, extends, body): &(&str, &str, &str)| {
+            let text = pack_of(name, extends, body);
+            builder.toml(format!("{name}.toml"), text)
+        };
+        files.iter().fold(builder, build).build()
+    };
+    let found = |pack: &Pack, id: &str| {
+        let rule = pack.rule(pack.find(id).unwrap());
+        (rule.action, rule.on.clone())
+    };
+    let wide = |first| vec![first, Channel::ToolOutput, Channel::UserInput];
+    for body in [format!("{exact}{several}"), format!("{several}{exact}")] {
+        let pack = load(&[("team", "extends = ['base']", &body)]).unwrap();
+        let a = (Action::Redact, wide(Channel::Text));
+        assert_eq!(found(&pack, "base/a"), a);
+        let ab = (Action::Abort, wide(Channel::Reasoning));
+        assert_eq!(found(&pack, "base/ab"), ab);
+        assert_eq!(found(&pack, "base/b").1, [Channel::Text]);
+    }
+    // A pack wins over one that it extends, whichever of them names the rule.
+    let below = ("below", "extends = ['base']", exact);
+    let above = ("above", "extends = ['below', 'base']", several);
+    for files in [[below, above], [above, below]] {
+        let pack = load(&files).unwrap();
+        assert_eq!(found(&pack, "base/ab").0, Action::Redact);
+    }
+    for (body, code) in [
+        ("[override.'base/c*']\nseverity = 'info'\n", "unknown-rule"),
+        ("[override.'*']\nseverity = 'info'\n", "rule-id"),
+        (
+            "[override.'base/*']\nseverity = 'info'\n[override.'base/a*']\nseverity = 'error'\n",
+            "conflicting-override",
+        ),
+    ] {
+        let error = load(&[("team", "extends = ['base']", body)]).unwrap_err();
+        let codes: Vec<_> = error.diagnostics().iter().map(Diagnostic::code).collect();
+        assert_eq!(codes, [code], "{body}");
+    }
+}
+
+#[test]
 fn an_override_replaces_appends_and_is_judged_as_a_whole() {
     let base = pack_of(
         "base",

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 use ttsr::rule::Header;
-use ttsr::{Action, Channel, Mode, Pattern, Rule};
+use ttsr::{Action, Channel, Mode, Pack, Pattern, Rule};
 
 use super::operations::WrittenLines;
 use super::{
@@ -525,4 +525,100 @@ async fn a_compressed_body_at_an_unknown_path_and_a_websocket_are_refused() {
     // Codex goes on without a socket after this status.
     assert_eq!(response.status(), StatusCode::UPGRADE_REQUIRED);
     assert!(upstream.requests.try_recv().is_err(), "nothing was sent");
+}
+
+/// The pack of the documentation that redacts secrets in requests.
+fn documented_pack() -> Pack {
+    let document = include_str!("../../../../docs/proxy.md");
+    let (_, text) = document.split_once("```toml my-secrets.toml\n").unwrap();
+    let (text, _) = text.split_once("```").unwrap();
+    Pack::builder()
+        .toml("my-secrets.toml", text)
+        .build()
+        .unwrap()
+}
+
+/// A history of each API in which the user and a tool say that text.
+fn history_with(path: &str, text: &str) -> Vec<Value> {
+    let user = json!({"role": "user", "content": format!("Is it {text}")});
+    match path {
+        "messages" => vec![
+            user,
+            json!({"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "bash", "input": {}}]}),
+            json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": text}]}),
+        ],
+        "responses" => vec![
+            user,
+            json!({"type": "function_call", "call_id": "t", "name": "bash", "arguments": "{}"}),
+            json!({"type": "function_call_output", "call_id": "t", "output": text}),
+        ],
+        _ => vec![
+            user,
+            json!({"role": "assistant", "content": null, "tool_calls": [{"id": "t", "type": "function", "function": {"name": "bash", "arguments": "{}"}}]}),
+            json!({"role": "tool", "tool_call_id": "t", "content": text}),
+        ],
+    }
+}
+
+#[tokio::test]
+async fn with_the_pack_of_the_documentation_no_secret_reaches_the_provider() {
+    let pack = documented_pack();
+    let rules = pack.rules().iter();
+    let rules = rules.filter(|rule| rule.id != "std/secrets/generic-password");
+    let secrets: Vec<&str> = rules
+        .filter_map(|rule| rule.examples.matching.first())
+        .map(String::as_str)
+        .collect();
+    assert!(secrets.len() > 100);
+    for path in PATHS {
+        for streamed in [false, true] {
+            let mut upstream = saying("Fine.").await;
+            let proxy = start(config(upstream.address, Http::One), pack.clone()).await;
+            let name = if path == "responses" {
+                "input"
+            } else {
+                "messages"
+            };
+            let mut history = Vec::new();
+            let mut known = Vec::new();
+            for secret in secrets.iter().take(4) {
+                history.extend(history_with(path, secret));
+                let body = json!({"model": "m", "stream": streamed, name: history});
+                let request = post(&proxy, path, body.to_string());
+                let response = within(client(Http::One).request(request)).await.unwrap();
+                assert_eq!(response.status(), StatusCode::OK);
+                collected(response).await;
+                let sent: Value = serde_json::from_str(&received(&mut upstream).await).unwrap();
+                let sent = sent[name].as_array().unwrap().clone();
+                assert_eq!(sent[..known.len()], known, "a prefix that a cache knows");
+                known = sent;
+            }
+            let sent = Value::from(known).to_string();
+            assert_eq!(sent.matches("[redacted]").count(), 8, "{path}: {sent}");
+            let written = |secret: &str| Value::from(secret).to_string();
+            assert!(
+                !secrets
+                    .iter()
+                    .any(|it| sent.contains(written(it).trim_matches('"')))
+            );
+        }
+    }
+    // Every rule, in one request.
+    let mut upstream = saying("Fine.").await;
+    let proxy = start(config(upstream.address, Http::One), pack.clone()).await;
+    let history = secrets.iter().flat_map(|it| history_with("messages", it));
+    let body = json!({"model": "m", "messages": history.collect::<Vec<_>>()});
+    let request = post(&proxy, "messages", body.to_string());
+    collected(within(client(Http::One).request(request)).await.unwrap()).await;
+    let sent: Value = serde_json::from_str(&received(&mut upstream).await).unwrap();
+    let messages = sent["messages"].as_array().unwrap();
+    for (turn, secret) in messages.chunks(3).zip(&secrets) {
+        for text in [&turn[0]["content"], &turn[2]["content"][0]["content"]] {
+            let text = text.as_str().unwrap();
+            assert!(
+                text.contains("[redacted]") && !text.contains(secret),
+                "{text}"
+            );
+        }
+    }
 }
