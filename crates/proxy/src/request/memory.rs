@@ -121,11 +121,22 @@ impl PartChanges {
         self.additions.is_empty() && self.guidance.is_empty() && self.withheld.is_none()
     }
 
+    /// Returns the number of bytes of its texts in the state of a session.
     fn len(&self) -> usize {
         let additions = self.additions.iter();
         let texts = additions.flat_map(|(_, before, after)| before.iter().chain(after));
-        texts.chain(&self.guidance).map(String::len).sum()
+        texts.chain(&self.guidance).map(|it| json_len(it)).sum()
     }
+}
+
+/// Returns the number of bytes of a text in JSON.
+fn json_len(text: &str) -> usize {
+    let len = |byte| match byte {
+        b'"' | b'\\' => 2,
+        ..b' ' => 6,
+        _ => 1,
+    };
+    text.bytes().map(len).sum()
 }
 
 /// The state of a session between its requests. It has hashes of the texts of requests, not the texts, and the messages

@@ -11,14 +11,18 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 use ttsr::rule::Header;
-use ttsr::{Action, Channel, Mode, Pack, Pattern, Rule};
+use ttsr::{Action, Channel, Flow, Mode, Pack, PartId, Pattern, Rule};
+use ttsr_testing::scale;
 
 use super::operations::WrittenLines;
 use super::{
     Http, RunningProxy, ScriptedBody, ScriptedFrames, ScriptedServer, client, collected, config,
     open_server, server, start, within,
 };
+use crate::conversations::{ReplySession, RequestRules, judge_in_session};
 use crate::judge::tests::{pack_of_rules as pack, rule_of};
+use crate::request::ModelRequest;
+use crate::routes::ModelApi;
 use crate::{
     EventLog, MemoryStore, ProxyConfig, SessionError, SessionStore, StoreFuture, StoredSession,
 };
@@ -621,4 +625,72 @@ async fn with_the_pack_of_the_documentation_no_secret_reaches_the_provider() {
             );
         }
     }
+}
+
+/// The most bytes of the state of a session that the documentation names.
+const SESSION_BYTES: usize = 512 << 10;
+
+/// A rule that acts whenever it matches.
+fn tireless(id: &str, text: &str, on: Channel, action: Action, message: String) -> Rule {
+    let mut rule = rule(id, text, on, action);
+    rule.message = Some(message);
+    rule.repeat = Some(ttsr::rule::Repeat {
+        per_session: Some(1_000_000),
+        ..Default::default()
+    });
+    rule
+}
+
+#[tokio::test]
+async fn the_state_of_a_long_conversation_is_bounded() {
+    // Characters that JSON escapes take the most room.
+    let long = |sign: &str| sign.repeat(1000);
+    let rules = pack([
+        rule("t/key", "key-1234", Channel::UserInput, Action::Redact),
+        tireless(
+            "t/after",
+            "key-1234",
+            Channel::UserInput,
+            Action::Append,
+            long("\u{1}"),
+        ),
+        tireless("t/warn", "sure", Channel::Text, Action::Warn, long("\"")),
+        tireless("t/inject", "sure", Channel::Text, Action::Inject, long("x")),
+    ]);
+    let rules = RequestRules::new(rules, Mode::Live).unwrap();
+    let store: Arc<dyn SessionStore> = Arc::new(MemoryStore::new(9, Duration::from_secs(9999)));
+    let requests = scale(2000).max(100);
+    let mut messages = String::new();
+    let mut largest = 0;
+    for number in 0..requests {
+        if number > 0 {
+            messages += r#",{"role":"assistant","content":"I am sure."},"#;
+        }
+        messages += &format!(r#"{{"role":"user","content":"{number}: it is key-1234."}}"#);
+        let body = format!(r#"{{"model":"m","messages":[{messages}]}}"#);
+        let request = ModelRequest::read(ModelApi::OpenAiChat, body.into()).unwrap();
+        let judged = judge_in_session(&*store, "s", &Arc::new(request), &rules).await;
+        let Ok(judged) = judged.unwrap() else {
+            panic!("no rule stops it");
+        };
+        let mut session = ReplySession::new(&store, Some("s".to_owned()), &judged);
+        let mut reply = judged.conversation;
+        assert_eq!(reply.begin_attempt(), Flow::Go);
+        assert_eq!(reply.push(PartId(0), b"I am sure."), Flow::Go);
+        assert_eq!(reply.finish(), Flow::Go);
+        session.save(&reply, true).await.unwrap();
+        let state = store.load("s").await.unwrap().unwrap().state;
+        largest = largest.max(state.len());
+        if number + 1 == requests {
+            let sent = judged.body.write(None);
+            let sent = String::from_utf8_lossy(&sent);
+            assert!(!sent.contains("key-1234"));
+            assert_eq!(sent.matches("[redacted]").count(), requests);
+        }
+    }
+    assert!(
+        largest > 256 << 10,
+        "{largest} bytes: the bound is not reached"
+    );
+    assert!(largest <= SESSION_BYTES, "{largest} bytes");
 }
