@@ -121,6 +121,25 @@ pub(crate) fn add_warnings(headers: &mut HeaderMap, warnings: &[Note]) {
     }
 }
 
+/// The fields with another method than that of the request, which some servers take instead.
+const METHODS: [HeaderName; 3] = [
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-method-override"),
+];
+
+/// Returns true if a field of the request has another method.
+pub(crate) fn has_other_method(headers: &HeaderMap) -> bool {
+    METHODS.iter().any(|name| headers.contains_key(name))
+}
+
+/// Removes the checksums of a body that rules may change.
+pub(crate) fn remove_digests(headers: &mut HeaderMap) {
+    for name in ["content-digest", "repr-digest", "digest", "content-md5"] {
+        headers.remove(name);
+    }
+}
+
 /// Returns true if a client asks to go on with the WebSocket protocol.
 pub(crate) fn is_websocket(headers: &HeaderMap) -> bool {
     let protocols = headers.get_all(UPGRADE).iter();
@@ -156,23 +175,37 @@ pub(crate) fn may_be_json(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_none() || kinds.any(|kind| !is_binary(kind))
 }
 
-/// Returns true if the request names a host that is accepted: a loopback name, or one of `accepted`. A web page whose
-/// name was changed to point to a loopback address (DNS rebinding) sends its own name.
+/// Returns true if the request names a host, in its `Host` field or its target, and each host that it names is accepted: a
+/// loopback name, or one of `accepted`. A web page whose name was changed to point to a loopback address (DNS rebinding)
+/// sends its own name.
 pub(crate) fn names_accepted_host<B>(request: &Request<B>, accepted: &[String]) -> bool {
-    let named: Option<Authority> = match request.headers().get(HOST) {
-        Some(host) => host.to_str().ok().and_then(|host| host.parse().ok()),
-        // HTTP/2 has the pseudo-header `:authority` instead.
-        None => request.uri().authority().cloned(),
-    };
+    // HTTP/2 has the pseudo-header `:authority`, and HTTP/1.1 the absolute form of the target, which counts more than the
+    // field.
+    let target = request.uri().authority().cloned();
+    let fields = request.headers().get_all(HOST).iter();
+    let fields = fields.map(|host| host.to_str().ok().and_then(|host| host.parse().ok()));
+    let named: Option<Vec<Authority>> = fields.chain(target.map(Some)).collect();
     let is_single = request.headers().get_all(HOST).iter().count() <= 1;
     named.is_some_and(|named| {
-        let host = named.host().trim_start_matches('[').trim_end_matches(']');
-        let is_loopback = host.eq_ignore_ascii_case("localhost")
-            || host
-                .parse::<IpAddr>()
-                .is_ok_and(|address| address.is_loopback());
-        is_single && (is_loopback || accepted.iter().any(|it| it.eq_ignore_ascii_case(host)))
+        let mut hosts = named.iter();
+        is_single && !named.is_empty() && hosts.all(|host| is_accepted_host(host, accepted))
     })
+}
+
+fn is_accepted_host(named: &Authority, accepted: &[String]) -> bool {
+    // Text before `@` is a user.
+    if named.as_str().contains('@') {
+        return false;
+    }
+    let host = named.host().trim_start_matches('[').trim_end_matches(']');
+    // The dot at the end of a name says that it is complete.
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let is_loopback = name.eq_ignore_ascii_case("localhost")
+        || host
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback());
+    let plain = |name: &str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    is_loopback || accepted.iter().any(|it| plain(it) == plain(name))
 }
 
 #[cfg(test)]

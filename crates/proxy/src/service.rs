@@ -25,8 +25,8 @@ use crate::config::{ProxyConfig, UpstreamUrl};
 use crate::conversations::{ReplySession, RequestRules, judge_alone, judge_in_session};
 use crate::error::ProxyError;
 use crate::headers::{
-    add_warnings, detached, is_websocket, may_be_json, names_accepted_host, prepare_request,
-    set_headers,
+    add_warnings, detached, has_other_method, is_websocket, may_be_json, names_accepted_host,
+    prepare_request, remove_digests, set_headers,
 };
 use crate::judge::{BodyFrames, JudgeSettings, ReplyJudge, ReplyReport, WholeBodyVerdict};
 use crate::metrics::{self, ProxyMetrics};
@@ -174,6 +174,7 @@ impl ProxyService {
         if let Some((judged, _)) = &judged {
             // The length is that of the body that is sent.
             call.headers.remove(CONTENT_LENGTH);
+            remove_digests(&mut call.headers);
             set_headers(&mut call.headers, &judged.actions.headers);
             warnings.extend_from_slice(&judged.actions.warnings);
         }
@@ -226,7 +227,12 @@ impl ProxyService {
             return Err((StatusCode::BAD_REQUEST, message));
         }
         let is_anthropic = head.headers.contains_key("anthropic-version");
-        let route = route(&self.config, &head.method, &head.uri, is_anthropic);
+        let is_other = head.method != Method::POST && has_other_method(&head.headers);
+        let method = match is_other {
+            true => &OTHER_METHOD,
+            false => &head.method,
+        };
+        let route = route(&self.config, method, &head.uri, is_anthropic);
         let unknown = "no server is configured for this path";
         let route = route.ok_or((StatusCode::NOT_FOUND, unknown))?;
         if head.method == Method::CONNECT {
@@ -430,9 +436,7 @@ impl ProxyService {
         }
         let framing = stream_framing(headers);
         // A checksum of the server does not hold for a reply that rules change.
-        for name in ["content-digest", "repr-digest", "digest", "content-md5"] {
-            headers.remove(name);
-        }
+        remove_digests(headers);
         headers.remove(CONTENT_LENGTH);
         settings.can_retry = reply.judged.is_some();
         let frames = framing.map_or_else(BodyFrames::events, BodyFrames::new);
@@ -518,6 +522,9 @@ impl ProxyService {
         }
     }
 }
+
+/// A method that a server may take for POST.
+static OTHER_METHOD: Method = Method::PUT;
 
 const COMPRESSED: &str = "the body is compressed, and rules must read it";
 

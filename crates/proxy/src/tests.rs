@@ -12,6 +12,7 @@ mod schedules;
 #[cfg(all(unix, feature = "redis"))]
 mod sessions;
 mod tls;
+mod wire_requests;
 
 use std::future::Future;
 use std::io;

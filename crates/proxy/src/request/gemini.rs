@@ -33,7 +33,10 @@ impl<'b> BodyReader<'b> {
         self.content.item = number;
         let known = members(content)?;
         match member(&known, "role").and_then(string).as_deref() {
-            Some("model") => return self.push_silent(number, PartRole::Assistant),
+            Some("model") => {
+                self.push_silent(number, PartRole::Assistant)?;
+                return self.gemini_outputs(number, &known);
+            }
             None | Some("user" | "function" | "tool") => {}
             Some(_) => return None,
         }
@@ -61,6 +64,21 @@ impl<'b> BodyReader<'b> {
         self.content
             .read_others(&known, &["parts"], &path, &mut texts)?;
         self.push_texts(number, texts)
+    }
+
+    /// Reads the results of tools in a message of the model, where some clients write them. All else there is of the model.
+    fn gemini_outputs(&mut self, number: usize, content: &[(String, &'b RawValue)]) -> Option<()> {
+        let item_path = self.item_path();
+        let list = item_path.member("parts");
+        let path = ContentPath::Element(&list);
+        let parts = member(content, "parts").and_then(elements);
+        for part in parts.unwrap_or_default() {
+            let part = members(part)?;
+            if let Some(output) = either(&part, "functionResponse", "function_response")? {
+                self.gemini_output(number, output, &path.member("functionResponse"))?;
+            }
+        }
+        Some(())
     }
 
     /// Reads one part of a message of the user in Gemini. Returns true if it has the result of a tool.

@@ -33,7 +33,13 @@ pub(crate) fn session_key(headers: &HeaderMap, query: &str, request: &ModelReque
         (!value.is_empty()).then(|| String::from_utf8_lossy(value.as_bytes()))
     };
     let mut parts = vec!["ttsr session".into()];
-    parts.extend(KEYS.iter().map(|name| value(name).unwrap_or_default()));
+    for name in &KEYS {
+        let keys = headers.get_all(name).iter();
+        let keys: Vec<_> = keys
+            .map(|key| String::from_utf8_lossy(key.as_bytes()))
+            .collect();
+        parts.push(keys.join("\n").into());
+    }
     let is_key = |it: &&str| KEY_PARAMETERS.iter().any(|name| it.starts_with(name));
     parts.extend(query.split('&').filter(is_key).map(Into::into));
     let named = NAMED.iter().find_map(value);

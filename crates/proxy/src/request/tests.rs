@@ -616,6 +616,10 @@ fn texts_are_found_in_every_form_of_content() {
             json!({"role": "user", "parts": [{"function_response": {"id": "1", "name": "f", "response": {"error": secret}}}]}),
         ),
         (
+            APIS[4],
+            json!({"role": "model", "parts": [{"functionResponse": {"name": "f", "response": {"x": secret}}}]}),
+        ),
+        (
             APIS[2],
             json!({"type": "shell_call_output", "call_id": "c", "output": [{"stdout": secret, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]}),
         ),

@@ -236,7 +236,8 @@ async fn heads_and_bodies_over_the_bounds_are_refused() {
     assert_eq!(upstream.requests.try_recv().unwrap().body().len(), 10);
     // The length of a chunked body is not announced, so the request ends where it grows too long.
     let mut socket = TcpStream::connect(proxy.address).await.unwrap();
-    let head = b"POST /local/x HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head =
+        b"POST /local/v1/files HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
     socket.write_all(head).await.unwrap();
     socket
         .write_all(b"8\r\nxxxxxxxx\r\n8\r\nxxxxxxxx\r\n0\r\n\r\n")
