@@ -93,7 +93,12 @@ pub(crate) fn judge_request(
     let chain = request.chain();
     let last = chain.iter().rposition(Option::is_some);
     let anchor = last.and_then(|last| chain[last]);
-    let takes_guidance = memory.takes_guidance(&chain, PASSED_OVER);
+    // A request without the history names it, so it continues a conversation of the session.
+    let patience = match request.previous {
+        Some(_) => 0,
+        None => PASSED_OVER,
+    };
+    let takes_guidance = memory.takes_guidance(&chain, patience);
     let mut conversation = memory.conversation(pack, takes_guidance);
     conversation.set_mode(mode);
     conversation.set_origin(origin.clone());

@@ -22,7 +22,7 @@ use ttsr::{Mode, Pack};
 use crate::account::RequestAccount;
 use crate::body::{JudgedBody, RequestBody, ResponseBody, ServerBody};
 use crate::config::{ProxyConfig, UpstreamUrl};
-use crate::conversations::{ReplySession, RequestRules, judge_alone, judge_in_session};
+use crate::conversations::{ReplySession, RequestRules, judge_alone, judge_in_session, read_apart};
 use crate::error::ProxyError;
 use crate::headers::{
     add_warnings, detached, has_other_method, is_websocket, may_be_json, names_accepted_host,
@@ -363,7 +363,7 @@ impl ProxyService {
             ));
         }
         let body = self.collect(body, account).await?;
-        let Some(mut request) = ModelRequest::read(api, body.clone()) else {
+        let Some(mut request) = read_apart(api, body.clone()).await else {
             return match is_passed {
                 true => Ok((Either::Right(Full::new(body)), None)),
                 false => {

@@ -126,10 +126,20 @@ impl fmt::Display for ContentPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ContentPath::Root(name) => f.write_str(name),
-            ContentPath::Member(parent, name) => write!(f, "{parent}.{name}"),
+            ContentPath::Member(parent, name) => match is_plain(name) {
+                true => write!(f, "{parent}.{name}"),
+                false => write!(f, "{parent}.…"),
+            },
             ContentPath::Element(parent) => write!(f, "{parent}[]"),
         }
     }
+}
+
+/// Returns true if a name may stand in a path. Others may be text, such as in a table whose keys a tool chooses, and the log
+/// has no text.
+fn is_plain(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-$".contains(&byte);
+    name.len() <= 40 && name.bytes().all(is_plain)
 }
 
 /// The meaning of the strings in a value.
@@ -554,6 +564,14 @@ mod tests {
             };
             assert_eq!((&**found, *count), (path, bytes));
         }
+    }
+
+    #[test]
+    fn names_that_may_be_text_are_not_in_a_path() {
+        let map = json!({"the word tawny": "a", "tawny".repeat(9): "b", "x": "c"});
+        let (_, unscanned) = read_item(MESSAGES, &user(json!({"type": "odd", "map": map})));
+        let path = |name: &str| format!("messages[].content[].map.{name}");
+        assert_eq!(unscanned, [(path("x"), 1), (path("…"), 2)]);
     }
 
     #[test]

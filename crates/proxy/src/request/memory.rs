@@ -229,6 +229,11 @@ impl SessionMemory {
         chain.contains(&Some(at)) || self.passed_over > patience
     }
 
+    #[cfg(test)]
+    pub(super) fn judged_len(&self) -> usize {
+        self.judged.len()
+    }
+
     /// Returns the index of the first part that is new: after the last one that was judged before, else after the last
     /// message of the assistant.
     pub(super) fn first_new(&self, request: &ModelRequest, chain: &[Option<PartHash>]) -> usize {

@@ -92,6 +92,8 @@ pub(crate) struct ModelRequest {
     pub(crate) parts: Vec<RequestPart>,
     /// The id of the session that the client names in the body.
     pub(crate) session: Option<String>,
+    /// The id of the reply whose history the server has, in Responses.
+    pub(crate) previous: Option<String>,
     /// The system prompt, up to the first message of the user.
     pub(crate) instructions: String,
     /// The strings that no reader knows. Those outside of the history have the index after the last item.
@@ -159,6 +161,9 @@ impl ModelRequest {
             items,
             parts,
             session: named_session(&top),
+            previous: member(&top, "previous_response_id")
+                .filter(|_| api == ModelApi::OpenAiResponses)
+                .and_then(string),
             instructions,
             unscanned,
             body,
@@ -185,6 +190,10 @@ impl ModelRequest {
     /// Messages of the assistant are not part of it, because some clients replay them in another form.
     pub(crate) fn chain(&self) -> Vec<Option<PartHash>> {
         let mut last = PartHash::default();
+        if let Some(previous) = &self.previous {
+            // The history before is that of another request, so equal texts are not a repetition.
+            last = last.extend(["previous", previous]);
+        }
         let mut hash = |part: &RequestPart| {
             let name = match part.role {
                 PartRole::User => "user",

@@ -1232,3 +1232,44 @@ fn a_reason_does_not_repeat_what_a_message_captures() {
         "{reason}"
     );
 }
+
+#[test]
+fn a_request_that_names_its_history_is_new_and_takes_the_guidance() {
+    let mut note = rule(
+        "t/note",
+        Pattern::literal("odd"),
+        Channel::Text,
+        Action::Inject,
+    );
+    note.message = Some("Be brief.".into());
+    let warn = rule(
+        "t/warn",
+        Pattern::literal("yes"),
+        Channel::UserInput,
+        Action::Warn,
+    );
+    let mut session = Session::new(pack([note, warn]));
+    let first = body(ModelApi::OpenAiResponses, &[user("yes")]);
+    let mut judged = session.judge(ModelApi::OpenAiResponses, first).unwrap();
+    let base = judged.conversation.snapshot();
+    assert_eq!(judged.conversation.begin_attempt(), Flow::Go);
+    assert_eq!(judged.conversation.push(PartId(0), b"odd"), Flow::Go);
+    assert_eq!(judged.conversation.finish(), Flow::Go);
+    session.memory.end_reply(&ReplyEffect {
+        base,
+        fork: judged.conversation.snapshot(),
+        anchor: judged.anchor,
+        delivered: Vec::new(),
+        is_complete: true,
+    });
+    for previous in ["resp_1", "resp_2"] {
+        let next = json!({"model": "m", "previous_response_id": previous, "input": "yes"});
+        let request = ModelRequest::read(ModelApi::OpenAiResponses, next.to_string().into());
+        let known = session.memory.judged_len();
+        let next = session.judge(ModelApi::OpenAiResponses, next.to_string().into());
+        let next = next.unwrap();
+        assert_eq!(session.memory.judged_len(), known + 1, "{:?}", request);
+        let sent = next.body.write(None);
+        assert!(String::from_utf8_lossy(&sent).contains("Be brief."));
+    }
+}

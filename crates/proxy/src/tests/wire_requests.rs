@@ -238,3 +238,23 @@ async fn requests_in_one_connection_are_each_judged() {
         assert_eq!(received(&mut upstream).await.1, REDACTED);
     }
 }
+
+#[tokio::test]
+async fn a_large_body_is_judged_while_other_requests_are_answered() {
+    let (mut upstream, proxy) = redacting().await;
+    let filler = "lorem ipsum ".repeat(400_000);
+    let body = BODY.replace("key-1234", &format!("{filler}key-1234"));
+    let request = super::requests::post(&proxy, "messages", body.clone());
+    let large = tokio::spawn(client(Http::One).request(request));
+    let small = client(Http::One);
+    let mut answered = 0;
+    while !large.is_finished() {
+        let response = within(small.request(super::get(&proxy.url("/healthz")))).await;
+        assert_eq!(response.unwrap().status(), 200);
+        answered += 1;
+    }
+    assert!(answered > 0);
+    assert_eq!(within(large).await.unwrap().unwrap().status(), 200);
+    let sent = received(&mut upstream).await.1;
+    assert!(sent == body.replace("key-1234", "[redacted]"));
+}
