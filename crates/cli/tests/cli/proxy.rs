@@ -435,6 +435,19 @@ fn the_log_has_decisions_without_text_and_is_shown() {
 }
 
 #[cfg(unix)]
+#[test]
+fn strings_of_requests_that_no_reader_knows_are_shown_with_their_paths() {
+    let folder = Folder::new();
+    // After a line that was written in part, an empty one may begin the file.
+    let line = r#"{"proxy":1,"at":0,"request":3,"event":"request-unscanned","unscanned":[{"path":"messages[].content[].sound","bytes":5},{"path":"prediction","bytes":1}]}"#;
+    let path = folder.write("events", format!("\n{line}\n"));
+    let output = ttsr(&["log", path.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let shown = text(&output.stdout);
+    let want = "request: 5 bytes not scanned in messages[].content[].sound, 1 byte not scanned in prediction\n";
+    assert!(shown.contains(want), "{shown}");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_log_on_a_full_disk_is_reported_once_and_counted() {

@@ -69,40 +69,47 @@ const MEDIA_MEMBERS: [&str; 6] = [
     "inline_data",
 ];
 
-/// The members of content that are known metadata, in all APIs. Names that end with `_id` are metadata, too.
-const METADATA: [&str; 31] = [
+/// The members of content that are known metadata, in all APIs.
+const METADATA: [&str; 21] = [
     "acknowledged_safety_checks",
     "cache_control",
     "caller",
-    "detail",
     "encrypted_content",
     "encrypted_index",
     "encrypted_stdout",
-    "execution",
     "fileUri",
     "file_uri",
     "file_url",
-    "format",
-    "id",
     "mediaResolution",
     "media_resolution",
     "media_type",
     "mimeType",
     "mime_type",
-    "name",
-    "outcome",
-    "role",
-    "scheduling",
     "signature",
-    "status",
     "thoughtSignature",
     "thought_signature",
-    "tool_name",
     "tools",
     "type",
     "videoMetadata",
     "video_metadata",
 ];
+
+/// The members that are known metadata if they are short strings: names and settings. So are those that end with `_id`.
+const LABELS: [&str; 10] = [
+    "detail",
+    "execution",
+    "format",
+    "id",
+    "name",
+    "outcome",
+    "role",
+    "scheduling",
+    "status",
+    "tool_name",
+];
+
+/// The longest label, in bytes of its JSON.
+const LABEL: usize = 256;
 
 /// The most paths of a request that are counted separately, and the most characters of each.
 const PATHS: usize = 64;
@@ -253,7 +260,7 @@ impl<'b> ContentReader<'b> {
         texts: &mut Vec<RequestText>,
     ) -> Option<()> {
         let is_in = |names: &[&str]| names.contains(&name);
-        let kind = if is_metadata(name) {
+        let kind = if is_metadata(name, value) {
             return Some(());
         } else if is_in(&MEDIA_MEMBERS) || (is_media && is_in(&PAYLOAD)) {
             ContentKind::Media
@@ -278,12 +285,15 @@ impl<'b> ContentReader<'b> {
     }
 }
 
-fn is_metadata(name: &str) -> bool {
-    name.ends_with("_id") || METADATA.contains(&name)
+fn is_metadata(name: &str, value: &RawValue) -> bool {
+    let is_label = || LABELS.contains(&name) || name.ends_with("_id");
+    let is_short = || value.get().starts_with('"') && value.get().len() <= LABEL;
+    METADATA.contains(&name) || (is_label() && is_short())
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::super::read::ModelRequest;
@@ -570,8 +580,77 @@ mod tests {
     fn names_that_may_be_text_are_not_in_a_path() {
         let map = json!({"the word tawny": "a", "tawny".repeat(9): "b", "x": "c"});
         let (_, unscanned) = read_item(MESSAGES, &user(json!({"type": "odd", "map": map})));
+        let label =
+            json!({"type": "odd", "id": "i", "name": "n".repeat(300), "status": {"x": "y"}});
+        let (_, long) = read_item(MESSAGES, &user(label));
+        let bytes: Vec<u64> = long.iter().map(|(_, bytes)| *bytes).collect();
+        assert_eq!(bytes, [300, 1], "{long:?}");
         let path = |name: &str| format!("messages[].content[].map.{name}");
         assert_eq!(unscanned, [(path("x"), 1), (path("…"), 2)]);
+    }
+
+    /// Names of members that have texts, or that no reader knows.
+    const NAMES: [&str; 10] = [
+        "content", "output", "parts", "text", "title", "body", "frames", "note", "x", "y z",
+    ];
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            "[a-z]{1,6}".prop_map(Value::from),
+            any::<u8>().prop_map(Value::from),
+            Just(Value::Null),
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            let members =
+                prop::collection::btree_map(prop::sample::select(&NAMES[..]), inner.clone(), 0..4);
+            let members = members.prop_map(|members| {
+                Value::Object(
+                    members
+                        .into_iter()
+                        .map(|(name, value)| (name.to_owned(), value))
+                        .collect(),
+                )
+            });
+            prop_oneof![
+                members,
+                prop::collection::vec(inner, 0..4).prop_map(Value::from)
+            ]
+        })
+    }
+
+    fn string_bytes(value: &Value) -> u64 {
+        match value {
+            Value::String(text) => text.len() as u64,
+            Value::Array(list) => list.iter().map(string_bytes).sum(),
+            Value::Object(members) => members.values().map(string_bytes).sum(),
+            _ => 0,
+        }
+    }
+
+    proptest! {
+        /// No string is neither read nor counted.
+        #[test]
+        fn every_string_of_a_block_or_result_is_read_or_counted(value in values()) {
+            let block = json!({"type": "odd", "value": value});
+            let output = json!({"type": "function_call_output", "call_id": "c", "output": value});
+            let response = json!({"functionResponse": {"name": "f", "response": value, "more": value}});
+            let items = [
+                (MESSAGES, user(block.clone()), 1),
+                (MESSAGES, tool_result(json!([block.clone()])), 1),
+                (CHAT, json!({"role": "user", "content": "", "more": value}), 1),
+                (CHAT, json!({"role": "tool", "tool_call_id": "t", "content": block.clone()}), 1),
+                (RESPONSES, output, 1),
+                (RESPONSES, json!({"type": "surprise", "more": value}), 1),
+                (ModelApi::OllamaChat, json!({"role": "user", "content": "", "more": value}), 1),
+                (ModelApi::Gemini, json!({"role": "user", "parts": [response]}), 2),
+            ];
+            for (api, item, times) in items {
+                let (texts, unscanned) = read_item(api, &item);
+                let read: u64 = texts.iter().map(|text| text.len() as u64).sum();
+                let counted: u64 = unscanned.iter().map(|(_, bytes)| bytes).sum();
+                prop_assert_eq!(read + counted, times * string_bytes(&value), "{}", item);
+            }
+        }
     }
 
     #[test]

@@ -54,9 +54,11 @@ const SETTINGS: [&str; 20] = [
     "top_p",
 ];
 
-/// The deepest nesting of lists of messages, such as in the requests of a batch, and of prompts.
+/// The members with a request in the requests of some APIs.
+const WRAPPERS: [&str; 3] = ["body", "params", "request"];
+
+/// The deepest nesting of lists of messages, such as in the requests of a batch.
 const DEPTH: usize = 6;
-const PROMPT_DEPTH: usize = 2;
 
 /// Returns true if a body has the form of a request to a model: a list of messages, or a prompt and a setting of a model.
 /// A body that begins like JSON and is not may be read by a lenient server: it counts if it has the name of such a list.
@@ -76,7 +78,7 @@ pub(crate) fn is_model_request(body: &[u8]) -> bool {
         let Some((value, after)) = JsonValue::parse(rest) else {
             return has_name(rest);
         };
-        if has_shape(&value, 0) {
+        if has_shape(&value) {
             return true;
         }
         rest = after.trim_ascii_start();
@@ -92,29 +94,52 @@ fn has_name(bytes: &[u8]) -> bool {
         .any(|name| text.contains(&format!("\"{name}\"")) || text.contains(&format!("'{name}'")))
 }
 
-fn has_shape(value: &JsonValue<'_>, depth: usize) -> bool {
+fn has_shape(value: &JsonValue<'_>) -> bool {
+    let wrapped = value.members().iter();
+    let wrapped = wrapped.filter(|(name, _)| is_in(name, &WRAPPERS));
+    let mut wrapped = wrapped.map(|(_, value)| value).chain(value.items());
+    has_history(value, 0) || has_prompt(value) || wrapped.any(has_prompt)
+}
+
+/// Returns true if the value has a list of messages or items at any place.
+fn has_history(value: &JsonValue<'_>, depth: usize) -> bool {
     if depth > DEPTH {
         return false;
     }
-    if value.is_array() {
-        return value.items().iter().any(|it| has_shape(it, depth + 1));
-    }
-    let has = |names: &[&str]| value.members().iter().any(|(name, _)| is_in(name, names));
-    let is_prompt = depth <= PROMPT_DEPTH && has(&PROMPTS) && has(&SETTINGS);
-    is_prompt
-        || value.members().iter().any(|(name, value)| {
+    let mut items = value.items().iter();
+    let mut members = value.members().iter();
+    items.any(|it| has_history(it, depth + 1))
+        || members.any(|(name, value)| {
+            let is_message = match &**name {
+                b"items" => is_item,
+                _ => is_message,
+            };
             let is_history = is_in(name, &HISTORIES) && value.items().iter().any(is_message);
-            // Servers for one model need no other member.
-            let is_inputs = depth == 0 && &**name == b"inputs" && value.string().is_some();
-            is_history || is_inputs || has_shape(value, depth + 1)
+            is_history || has_history(value, depth + 1)
         })
 }
 
+fn has_prompt(value: &JsonValue<'_>) -> bool {
+    let is_prompt = has_member(value, &PROMPTS) && has_member(value, &SETTINGS);
+    let mut members = value.members().iter();
+    // Servers for one model need no other member.
+    is_prompt
+        || members
+            .any(|(name, value)| is_in(name, &["inputs", "prompt"]) && value.string().is_some())
+}
+
 fn is_message(value: &JsonValue<'_>) -> bool {
-    let members = value.members().iter();
-    members
-        .map(|(name, _)| name)
-        .any(|name| is_in(name, &OF_MESSAGES))
+    has_member(value, &OF_MESSAGES)
+}
+
+/// Other APIs have lists of that name, too.
+fn is_item(value: &JsonValue<'_>) -> bool {
+    has_member(value, &["role", "type"]) && has_member(value, &["content", "output"])
+}
+
+fn has_member(value: &JsonValue<'_>, names: &[&str]) -> bool {
+    let mut members = value.members().iter();
+    members.any(|(name, _)| is_in(name, names))
 }
 
 fn is_in(name: &[u8], names: &[&str]) -> bool {
@@ -139,6 +164,18 @@ mod tests {
             (r#"{"prompt":"x","n_predict":9}"#, true),
             (r#"{"inputs":"x","parameters":{"max_new_tokens":9}}"#, true),
             (r#"{"inputs":"x"}"#, true),
+            (r#"{"prompt":"x"}"#, true),
+            (
+                r#"{"items":[{"type":"function_call_output","output":"x"}]}"#,
+                true,
+            ),
+            (r#"{"items":[{"id":1,"content":"x"}]}"#, false),
+            (
+                r#"{"logs":[{"level":"info","message":"x","model":"m"}]}"#,
+                false,
+            ),
+            (r#"{"event":{"message":"x","model":"m"}}"#, false),
+            (r#"{"prompt":{"id":"p"},"name":"n"}"#, false),
             (
                 r#"{"inputText":"x","textGenerationConfig":{},"top_p":1}"#,
                 true,
