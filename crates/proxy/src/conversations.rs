@@ -9,7 +9,6 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use hyper::body::Bytes;
 use ttsr::conversation::Note;
 use ttsr::{Conversation, Mode, Pack, Snapshot};
 
@@ -18,7 +17,6 @@ use crate::request::{
     JudgedRequest, ModelRequest, PartHash, Redactors, RefusedRequest, ReplyEffect, SessionMemory,
     judge_request,
 };
-use crate::routes::ModelApi;
 use crate::sessions::{SessionError, SessionStore};
 
 /// The most attempts to write a session that other requests write at the same time.
@@ -57,9 +55,13 @@ pub(crate) async fn judge_in_session(
     request: &Arc<ModelRequest>,
     rules: &RequestRules,
 ) -> Result<Result<JudgedRequest, RefusedRequest>, SessionError> {
+    let size = request.body.len();
     for _ in 0..ATTEMPTS {
         let (memory, version) = load(store, key).await?;
-        let judged = judge_apart(request, rules, memory).await?;
+        let (request, rules) = (Arc::clone(request), rules.clone());
+        let judge = move || judge_alone(&request, &rules, memory);
+        let judged = beside(size, judge).await;
+        let judged = judged.ok_or_else(|| SessionError::new("the request cannot be judged"))?;
         let memory = match &judged {
             Ok(judged) => &judged.memory,
             Err(refused) => &refused.memory,
@@ -71,32 +73,18 @@ pub(crate) async fn judge_in_session(
     Err(SessionError::new(CONTENTION))
 }
 
-/// The size in bytes from which a request is read and judged in another thread: all other connections would wait.
+/// The size in bytes from which the work on a body is done in another thread: all other connections would wait.
 const LARGE: usize = 1 << 20;
 
-/// Reads a body, or returns `None` if it is not a request of that API.
-pub(crate) async fn read_apart(api: ModelApi, body: Bytes) -> Option<ModelRequest> {
-    if body.len() < LARGE {
-        return ModelRequest::read(api, body);
+/// Returns the result of the work on a body of that size, or `None` if it panics.
+pub(crate) async fn beside<T: Send + 'static>(
+    size: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    match size < LARGE {
+        true => Some(work()),
+        false => tokio::task::spawn_blocking(work).await.ok(),
     }
-    let read = tokio::task::spawn_blocking(move || ModelRequest::read(api, body));
-    read.await.ok()?
-}
-
-/// Judges a request.
-async fn judge_apart(
-    request: &Arc<ModelRequest>,
-    rules: &RequestRules,
-    memory: SessionMemory,
-) -> Result<Result<JudgedRequest, RefusedRequest>, SessionError> {
-    if request.body.len() < LARGE {
-        return Ok(judge_alone(request, rules, memory));
-    }
-    let (request, rules) = (Arc::clone(request), rules.clone());
-    let judged = tokio::task::spawn_blocking(move || judge_alone(&request, &rules, memory));
-    judged
-        .await
-        .map_err(|_| SessionError::new("the request cannot be judged"))
 }
 
 /// Judges a request in that state of its session, without a store.

@@ -22,7 +22,7 @@ use ttsr::{Mode, Pack};
 use crate::account::RequestAccount;
 use crate::body::{JudgedBody, RequestBody, ResponseBody, ServerBody};
 use crate::config::{ProxyConfig, UpstreamUrl};
-use crate::conversations::{ReplySession, RequestRules, judge_alone, judge_in_session, read_apart};
+use crate::conversations::{ReplySession, RequestRules, beside, judge_alone, judge_in_session};
 use crate::error::ProxyError;
 use crate::headers::{
     add_warnings, detached, has_other_method, is_websocket, may_be_json, names_accepted_host,
@@ -312,7 +312,9 @@ impl ProxyService {
             return Err(refuse(account, status, COMPRESSED));
         }
         let body = self.collect(body, account).await?;
-        if is_model_request(&body) {
+        let whole = body.clone();
+        let looks_like = beside(body.len(), move || is_model_request(&whole)).await;
+        if looks_like.unwrap_or(true) {
             let message = "the body looks like a request to a model, and the API of this path is not known, so that rules \
                            cannot judge it; --fail-open passes it";
             return Err(refuse(account, StatusCode::BAD_REQUEST, message));
@@ -363,7 +365,9 @@ impl ProxyService {
             ));
         }
         let body = self.collect(body, account).await?;
-        let Some(mut request) = read_apart(api, body.clone()).await else {
+        let whole = body.clone();
+        let read = beside(body.len(), move || ModelRequest::read(api, whole)).await;
+        let Some(mut request) = read.flatten() else {
             return match is_passed {
                 true => Ok((Either::Right(Full::new(body)), None)),
                 false => {
