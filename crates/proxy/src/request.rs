@@ -27,7 +27,7 @@ use memory::PartChanges;
 pub(crate) use memory::{PartHash, ReplyEffect, SessionMemory};
 pub(crate) use outgoing::OutgoingBody;
 pub(crate) use read::ModelRequest;
-use read::{PartRole, RequestPart};
+use read::{PartRole, RequestPart, part_hash};
 pub(crate) use redactors::Redactors;
 pub(crate) use session_key::session_key;
 pub(crate) use shape::is_model_request;
@@ -102,13 +102,14 @@ pub(crate) fn judge_request(
     let mut conversation = memory.conversation(pack, takes_guidance);
     conversation.set_mode(mode);
     conversation.set_origin(origin.clone());
+    let first = memory.first_new(request, &chain);
     let mut actions = RequestActions {
-        unscanned: new_unscanned(request, memory.first_new(request, &chain)),
+        unscanned: new_unscanned(request, first),
         ..RequestActions::default()
     };
     let judged = judge_new(
         request,
-        &chain,
+        (&chain, first),
         &mut conversation,
         &mut memory,
         &mut actions,
@@ -163,12 +164,11 @@ fn new_unscanned(request: &ModelRequest, first: usize) -> BTreeMap<String, u64> 
 /// Judges the texts that are new. Returns the reason if a rule aborts.
 fn judge_new(
     request: &ModelRequest,
-    chain: &[Option<PartHash>],
+    (chain, first): (&[Option<PartHash>], usize),
     conversation: &mut Conversation,
     memory: &mut SessionMemory,
     actions: &mut RequestActions,
 ) -> Result<(), String> {
-    let first = memory.first_new(request, chain);
     let is_prompt = |part: &RequestPart| part.role == PartRole::User;
     let anchor = chain.iter().rev().find_map(|hash| *hash);
     // A request that comes again after a reply that failed or was stopped is another try of the same turn.
@@ -185,10 +185,14 @@ fn judge_new(
         let mut placed = PartChanges::new(hash);
         let judged = judge_part(part, conversation, &mut placed, actions);
         if let Err(reason) = &judged {
-            placed.withhold(reason.clone(), anchor.unwrap_or(hash));
+            placed.withhold(reason.clone(), anchor.unwrap_or(hash), part_hash(part));
         }
         memory.remember(hash, placed);
         judged?;
+    }
+    if let Some(at) = anchor.filter(|_| has_new) {
+        let window = request.windows().into_iter().flatten().next_back();
+        memory.record_end(at, window.unwrap_or_default());
     }
     Ok(())
 }
@@ -242,8 +246,13 @@ fn edit_texts(
     body: &mut OutgoingBody,
 ) -> u64 {
     let mut redactions = 0;
+    let withholds = memory.withholds();
     for (number, (part, hash)) in request.parts.iter().zip(chain).enumerate() {
         let placed = hash.and_then(|hash| memory.placed(hash));
+        let placed = placed.or_else(|| {
+            let part = part_hash(part).filter(|_| withholds)?;
+            memory.withheld(part)
+        });
         for (index, text) in part.texts.iter().enumerate() {
             let redacted = redactors.redact(part, &text.text);
             redactions += u64::from(redacted.is_some());

@@ -16,6 +16,9 @@ const MAX_JUDGED: usize = 128;
 const MAX_CHANGES: usize = 256;
 const MAX_CHANGE_BYTES: usize = 256 << 10;
 
+/// The maximum number of ends of requests kept for a session; the oldest are dropped.
+const MAX_ENDS: usize = 16;
+
 /// The maximum number of requests of a session whose complete replies are known; the oldest are dropped.
 const MAX_ANSWERED: usize = 16;
 
@@ -82,6 +85,19 @@ struct WithheldText {
     reason: String,
     /// The last part of the request that was refused because of it.
     refused_at: PartHash,
+    /// The part alone: it is withheld also if the history before it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    part: Option<PartHash>,
+}
+
+/// The end of a request that was judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequestEnd {
+    /// The last part, with all before it.
+    at: PartHash,
+    /// The last part, with few before it.
+    window: PartHash,
 }
 
 impl PartChanges {
@@ -100,8 +116,17 @@ impl PartChanges {
         }
     }
 
-    pub(crate) fn withhold(&mut self, reason: String, refused_at: PartHash) {
-        self.withheld = Some(WithheldText { reason, refused_at });
+    pub(crate) fn withhold(
+        &mut self,
+        reason: String,
+        refused_at: PartHash,
+        part: Option<PartHash>,
+    ) {
+        self.withheld = Some(WithheldText {
+            reason,
+            refused_at,
+            part,
+        });
     }
 
     /// Returns the edited text, or `None` if it is unchanged.
@@ -149,6 +174,9 @@ pub(crate) struct SessionMemory {
     rules: Option<Snapshot>,
     /// The parts that were judged, the latest last.
     judged: VecDeque<PartHash>,
+    /// The ends of the last requests, the latest last.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
+    ends: VecDeque<RequestEnd>,
     /// The changes to parts, the latest last.
     placed: VecDeque<PartChanges>,
     /// The last part of the request whose reply produced the pending guidance.
@@ -235,13 +263,54 @@ impl SessionMemory {
     }
 
     /// Returns the index of the first part that is new: after the last one that was judged before, else after the last
-    /// message of the assistant.
+    /// message of the assistant. If a client has changed the history, such as to make it shorter, the parts after the
+    /// change are known by the end of an earlier request.
     pub(super) fn first_new(&self, request: &ModelRequest, chain: &[Option<PartHash>]) -> usize {
         let is_judged = |hash: &Option<PartHash>| hash.is_some_and(|it| self.judged.contains(&it));
-        match chain.iter().rposition(is_judged) {
-            Some(last) => last + 1,
-            None => request.trailing(),
+        let known = chain.iter().rposition(is_judged).map(|last| last + 1);
+        let first = known.unwrap_or_else(|| request.trailing());
+        let in_chain = |end: &RequestEnd| chain.contains(&Some(end.at));
+        let older = self.ends.iter().rposition(in_chain);
+        let newer = self.ends.range(older.map_or(0, |older| older + 1)..);
+        if newer.len() == 0 || request.previous.is_some() {
+            return first;
         }
+        let windows = request.windows();
+        // A reply follows the end of an earlier request.
+        let unknown = known.unwrap_or(0)..request.last_reply();
+        // The first place that fits: to judge a text again does less harm than to miss one.
+        let place = |end: &RequestEnd| {
+            let mut places = unknown.clone();
+            places.find(|index| windows[*index] == Some(end.window))
+        };
+        let ends = newer.filter_map(place).map(|index| index + 1);
+        ends.fold(first, usize::max)
+    }
+
+    /// Records the end of a request that was judged.
+    pub(super) fn record_end(&mut self, at: PartHash, window: PartHash) {
+        let end = RequestEnd { at, window };
+        self.ends.retain(|known| *known != end);
+        self.ends.push_back(end);
+        while self.ends.len() > MAX_ENDS {
+            self.ends.pop_front();
+        }
+    }
+
+    /// Returns true if a text of the session is withheld.
+    pub(super) fn withholds(&self) -> bool {
+        self.placed.iter().any(|placed| placed.withheld.is_some())
+    }
+
+    /// Returns the changes to a part that is withheld, whatever was before it.
+    pub(super) fn withheld(&self, part: PartHash) -> Option<&PartChanges> {
+        let of = |placed: &&PartChanges| {
+            placed
+                .withheld
+                .as_ref()
+                .is_some_and(|it| it.part == Some(part))
+        };
+        self.placed.iter().rev().find(of)
     }
 
     /// Records that a part was judged, and the changes to it.

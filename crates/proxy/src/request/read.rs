@@ -194,28 +194,68 @@ impl ModelRequest {
             // The history before is that of another request, so equal texts are not a repetition.
             last = last.extend(["previous", previous]);
         }
-        let mut hash = |part: &RequestPart| {
-            let name = match part.role {
-                PartRole::User => "user",
-                PartRole::ToolOutput => "tool",
-                PartRole::Instructions | PartRole::Assistant | PartRole::Item => return None,
-            };
+        let hash = |part: &RequestPart| {
+            let name = read_role(part)?;
             let texts = part.texts.iter().map(|text| text.text.as_str());
             last = last.extend([name].into_iter().chain(texts));
             Some(last)
         };
-        self.parts.iter().map(&mut hash).collect()
+        self.parts.iter().map(hash).collect()
+    }
+
+    /// Returns for each such part the hash of it and of the two before it. It stays the same if a client changes the history
+    /// before them.
+    pub(super) fn windows(&self) -> Vec<Option<PartHash>> {
+        let mut before = [PartHash::default(); WINDOW - 1];
+        let window = |part: &RequestPart| {
+            let own = part_hash(part)?;
+            let hashes = before.map(String::from);
+            before.rotate_left(1);
+            before[WINDOW - 2] = own;
+            Some(own.extend(hashes.iter().map(String::as_str)))
+        };
+        self.parts.iter().map(window).collect()
     }
 
     /// Returns the index of the first part of the last turn: after the last message of the assistant before the last text
     /// of the user or of a tool. A message of the assistant that stands last is the beginning of its reply.
     pub(crate) fn trailing(&self) -> usize {
-        let is_read =
-            |part: &RequestPart| matches!(part.role, PartRole::User | PartRole::ToolOutput);
-        let end = self.parts.iter().rposition(is_read).unwrap_or(0);
         let of_assistant = |part: &RequestPart| part.role == PartRole::Assistant;
-        let last = self.parts[..end].iter().rposition(of_assistant);
+        let last = self.before_last_text().iter().rposition(of_assistant);
         last.map_or(0, |last| last + 1)
+    }
+
+    /// Returns the index of the last message or item of a reply before the last text of the user or of a tool, else 0.
+    pub(super) fn last_reply(&self) -> usize {
+        let of_reply =
+            |part: &RequestPart| matches!(part.role, PartRole::Assistant | PartRole::Item);
+        let last = self.before_last_text().iter().rposition(of_reply);
+        last.unwrap_or(0)
+    }
+
+    fn before_last_text(&self) -> &[RequestPart] {
+        let is_read = |part: &RequestPart| read_role(part).is_some();
+        let end = self.parts.iter().rposition(is_read).unwrap_or(0);
+        &self.parts[..end]
+    }
+}
+
+/// The number of parts whose hash is compared if the history before them has changed.
+const WINDOW: usize = 3;
+
+/// Returns the hash of a part of the user or of a tool alone.
+pub(super) fn part_hash(part: &RequestPart) -> Option<PartHash> {
+    let name = read_role(part)?;
+    let texts = part.texts.iter().map(|text| text.text.as_str());
+    Some(PartHash::default().extend([name].into_iter().chain(texts)))
+}
+
+/// Returns the name of the role of a part that rules read.
+fn read_role(part: &RequestPart) -> Option<&'static str> {
+    match part.role {
+        PartRole::User => Some("user"),
+        PartRole::ToolOutput => Some("tool"),
+        PartRole::Instructions | PartRole::Assistant | PartRole::Item => None,
     }
 }
 

@@ -387,6 +387,86 @@ fn history_does_not_fire_again_and_what_is_new_does() {
 }
 
 #[test]
+fn a_history_that_the_client_has_shortened_does_not_fire_again() {
+    for api in APIS {
+        let mut warn = rule(
+            "t/warn",
+            Pattern::literal("careful"),
+            Channel::ToolOutput,
+            Action::Warn,
+        );
+        warn.repeat = Some(ttsr::rule::Repeat::default());
+        let stop = rule(
+            "t/stop",
+            Pattern::literal("forbidden"),
+            Channel::UserInput,
+            Action::Abort,
+        );
+        let mut session = Session::new(pack([warn, stop]));
+        let send = |session: &mut Session, steps: &[Step]| {
+            let judged = session.judge(api, body(api, steps)).unwrap();
+            let sent = String::from_utf8(judged.body.write(None).to_vec()).unwrap();
+            (judged.actions.warnings.len(), sent)
+        };
+        let mut steps = vec![user("Go.")];
+        assert_eq!(send(&mut session, &steps).0, 0);
+        for number in 0..6 {
+            steps.push(tool(&format!("careful {number}")));
+            assert_eq!(send(&mut session, &steps).0, 1, "a new result");
+        }
+        steps.push(user("forbidden"));
+        session.judge(api, body(api, &steps)).err().unwrap();
+        steps.push(user("Go on."));
+        let reason = "request stopped by rule t/stop";
+        let (warnings, sent) = send(&mut session, &steps);
+        assert_eq!((warnings, sent.contains(reason)), (0, true), "{sent}");
+        steps.extend([reply("Fine."), user("Next.")]);
+        assert_eq!(send(&mut session, &steps).0, 0);
+        // As clients do to save room in the context.
+        steps[1] = tool("[cleared]");
+        steps.push(tool("careful 6"));
+        let (warnings, sent) = send(&mut session, &steps);
+        assert_eq!(warnings, 1, "only the new result is new");
+        assert!(
+            sent.contains(reason) && !sent.contains("forbidden"),
+            "{sent}"
+        );
+        steps[2] = tool("[cleared]");
+        steps.push(tool("careful 7"));
+        assert_eq!(send(&mut session, &steps).0, 1, "the new one");
+        // A summary takes the place of the beginning.
+        let rest = steps.split_off(8);
+        let mut short = vec![user("A summary.")];
+        short.extend(rest);
+        short.push(tool("careful 8"));
+        assert_eq!(send(&mut session, &short).0, 1, "the new one");
+    }
+}
+
+#[test]
+fn equal_texts_after_a_change_of_the_history_are_judged() {
+    for api in APIS {
+        let warn = rule(
+            "t/warn",
+            Pattern::literal("careful"),
+            Channel::ToolOutput,
+            Action::Warn,
+        );
+        let mut session = Session::new(pack([warn]));
+        let mut steps = vec![user("Go.")];
+        for text in ["old", "ok", "ok", "ok"] {
+            session.judge(api, body(api, &steps)).unwrap();
+            steps.push(tool(text));
+        }
+        session.judge(api, body(api, &steps)).unwrap();
+        steps[1] = tool("[cleared]");
+        steps.extend([tool("careful"), tool("ok"), tool("ok"), tool("ok")]);
+        let judged = session.judge(api, body(api, &steps)).unwrap();
+        assert_eq!(judged.actions.warnings.len(), 1);
+    }
+}
+
+#[test]
 fn guidance_goes_into_the_next_request_of_its_conversation_and_stays_there() {
     let todo = rule(
         "t/todo",
@@ -1264,11 +1344,10 @@ fn a_request_that_names_its_history_is_new_and_takes_the_guidance() {
     });
     for previous in ["resp_1", "resp_2"] {
         let next = json!({"model": "m", "previous_response_id": previous, "input": "yes"});
-        let request = ModelRequest::read(ModelApi::OpenAiResponses, next.to_string().into());
         let known = session.memory.judged_len();
         let next = session.judge(ModelApi::OpenAiResponses, next.to_string().into());
         let next = next.unwrap();
-        assert_eq!(session.memory.judged_len(), known + 1, "{:?}", request);
+        assert_eq!(session.memory.judged_len(), known + 1, "{previous}");
         let sent = next.body.write(None);
         assert!(String::from_utf8_lossy(&sent).contains("Be brief."));
     }
