@@ -409,21 +409,10 @@ impl Pack {
         channel: Channel,
         limits: Limits,
     ) -> Option<Pack> {
-        let mut rules = vec![self.rule(rule).clone()];
-        rules[0].on = vec![channel];
-        let allows = self.allows().iter();
-        let allows = allows.filter(|allow| allow.rules.contains(&rule));
-        let allows: Vec<ResolvedAllow> = allows
-            .map(|allow| ResolvedAllow {
-                rules: vec![RuleId(0)],
-                ..allow.clone()
-            })
-            .collect();
-        let places = self.inner.program.places.clone();
-        let context = LoadContext::new(&limits);
-        let trees = compile::lower_rules(&rules, &context).ok()?;
-        let mode = MatchMode::Every;
-        let program = compile::compile(rules, &trees, &allows, &context, places, mode).ok()?;
+        let mut only = self.rule(rule).clone();
+        only.on = vec![channel];
+        let (program, allows) =
+            self.compiled_again(vec![(rule, only)], &limits, MatchMode::Every)?;
         Some(Pack {
             inner: Arc::new(Inner {
                 program,
@@ -435,6 +424,67 @@ impl Pack {
                 source: None,
             }),
         })
+    }
+
+    /// Returns a pack with the rules of this pack for which `keep` returns true, and with the exceptions (`[[allow]]`) for
+    /// them; `None` if they cannot be compiled without the others.
+    ///
+    /// # Example: only the rules that redact
+    /// ```
+    /// use ttsr::{Action, Pack};
+    /// let secrets = Pack::builtin("std/secrets")?;
+    /// let redacting = secrets.with_rules(|rule| rule.action == Action::Redact).unwrap();
+    /// assert!(redacting.rules().len() < secrets.rules().len());
+    /// assert!(redacting.find("std/secrets/github-token").is_some());
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    #[must_use]
+    pub fn with_rules(&self, mut keep: impl FnMut(&Rule) -> bool) -> Option<Pack> {
+        let rules = (0..).map(RuleId).zip(self.rules());
+        let kept = rules.filter(|(_, rule)| keep(rule));
+        let kept: Vec<(RuleId, Rule)> = kept.map(|(id, rule)| (id, rule.clone())).collect();
+        let context = LoadContext::new(self.limits());
+        let captures = kept
+            .iter()
+            .map(|(_, rule)| Captures::from_rule(rule, &context));
+        let captures = captures.collect();
+        let (program, allows) = self.compiled_again(kept, self.limits(), MatchMode::First)?;
+        Some(Pack {
+            inner: Arc::new(Inner {
+                program,
+                allows,
+                headers: self.inner.headers.clone(),
+                lock: self.inner.lock.clone(),
+                warnings: Vec::new(),
+                captures,
+                source: None,
+            }),
+        })
+    }
+
+    /// Compiles some rules of this pack, each with its id here, and the exceptions for them.
+    fn compiled_again(
+        &self,
+        rules: Vec<(RuleId, Rule)>,
+        limits: &Limits,
+        mode: MatchMode,
+    ) -> Option<(Program, Vec<ResolvedAllow>)> {
+        let (ids, rules): (Vec<RuleId>, Vec<Rule>) = rules.into_iter().unzip();
+        let new_ids = |allow: &ResolvedAllow| {
+            let new = (0..).map(RuleId).zip(&ids);
+            let new = new.filter(|(_, old)| allow.rules.contains(old));
+            new.map(|(new, _)| new).collect::<Vec<RuleId>>()
+        };
+        let allows = self.allows().iter().map(|allow| ResolvedAllow {
+            rules: new_ids(allow),
+            ..allow.clone()
+        });
+        let allows: Vec<_> = allows.filter(|allow| !allow.rules.is_empty()).collect();
+        let places = self.inner.program.places.clone();
+        let context = LoadContext::new(limits);
+        let trees = compile::lower_rules(&rules, &context).ok()?;
+        let program = compile::compile(rules, &trees, &allows, &context, places, mode).ok()?;
+        Some((program, allows))
     }
 
     /// Returns the allow entries: conditions under which hits of some rules do not count.

@@ -1,7 +1,7 @@
 //! The rules that redact texts of requests. A redaction depends on the text alone, and not on what a session did before,
 //! so that a text that a client sends again in its history becomes the same bytes again.
 
-use ttsr::{Action, Channel, Conversation, Flow, Origin, Pack};
+use ttsr::{Action, Channel, Conversation, Flow, Origin, Pack, Rule};
 
 use super::read::{PartRole, RequestPart};
 use crate::error::ProxyError;
@@ -21,21 +21,16 @@ impl Redactors {
     pub(crate) fn new(pack: &Pack) -> Result<Redactors, ProxyError> {
         let is_of_requests =
             |channel: &Channel| matches!(channel, Channel::UserInput | Channel::ToolOutput);
-        let redacts = pack
-            .rules()
-            .iter()
-            .filter(|rule| rule.action == Action::Redact && rule.on.iter().any(is_of_requests));
-        let mut builder = Pack::builder().limits(pack.limits().clone());
-        let mut is_empty = true;
-        for rule in redacts {
-            builder = builder.rule(rule.clone());
-            is_empty = false;
-        }
-        let built = match is_empty {
-            true => None,
-            false => Some(builder.build().map_err(|error| {
-                ProxyError::new(format!("the rules that redact requests: {error}"))
-            })?),
+        let is_redactor =
+            |rule: &Rule| rule.action == Action::Redact && rule.on.iter().any(is_of_requests);
+        let built = match pack.rules().iter().any(is_redactor) {
+            false => None,
+            true => {
+                let built = pack.with_rules(is_redactor);
+                let failed =
+                    || ProxyError::new("the rules that redact requests cannot be compiled apart");
+                Some(built.ok_or_else(failed)?)
+            }
         };
         Ok(Redactors {
             pack: built,

@@ -1352,3 +1352,38 @@ fn a_request_that_names_its_history_is_new_and_takes_the_guidance() {
         assert!(String::from_utf8_lossy(&sent).contains("Be brief."));
     }
 }
+
+#[test]
+fn exceptions_and_shadow_hold_for_redactions_in_requests() {
+    let text = |more: &str| {
+        format!(
+            "schema = 1\n[pack]\nname = 't'\ngrants = ['redact']\n[rule.key]\ndescription = 'A key.'\n\
+             on = ['user-input', 'tool-output']\naction = 'redact'\nseverity = 'error'\n\
+             match.any = [{{ regex = 'key-[0-9]{{4}}' }}]\nexamples.match = ['key-1234']\n{more}"
+        )
+    };
+    let allow = "[[allow]]\nrules = ['t/*']\nreason = 'a sample'\n";
+    for (more, want) in [
+        (String::new(), ["[redacted]", "[redacted]"]),
+        ("mode = 'shadow'\n".to_owned(), ["key-1234", "key-0000"]),
+        (
+            format!("{allow}text = ['*0000']\n"),
+            ["[redacted]", "key-0000"],
+        ),
+        (
+            format!("{allow}tools = ['bash']\n"),
+            ["[redacted]", "[redacted]"],
+        ),
+    ] {
+        let pack = Pack::builder().toml("t.toml", text(&more)).build().unwrap();
+        for api in APIS {
+            let mut session = Session::new(pack.clone());
+            let steps = [user("key-1234 and key-0000"), tool("key-5555"), user("Go.")];
+            let sent = session.send(api, &steps).unwrap();
+            let text = format!("{} and {}", want[0], want[1]);
+            assert!(sent.contains(&text), "{more}: {sent}");
+            let is_kept = more.contains("tools") || more.contains("shadow");
+            assert_eq!(sent.contains("key-5555"), is_kept, "{more}: {sent}");
+        }
+    }
+}
