@@ -190,9 +190,8 @@ fn judge_new(
         memory.remember(hash, placed);
         judged?;
     }
-    if let Some(at) = anchor.filter(|_| has_new) {
-        let window = request.windows().into_iter().flatten().next_back();
-        memory.record_end(at, window.unwrap_or_default());
+    if let (Some(at), Some(window)) = (anchor.filter(|_| has_new), request.last_window()) {
+        memory.record_end(at, window);
     }
     Ok(())
 }

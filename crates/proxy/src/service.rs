@@ -9,7 +9,8 @@ use std::time::Instant;
 use http_body_util::{BodyExt as _, Either, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Buf, Bytes, Incoming};
 use hyper::header::{
-    ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RANGE,
+    ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName,
+    HeaderValue, RANGE, UPGRADE,
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Uri};
@@ -555,7 +556,14 @@ fn own_bytes(mut body: impl Buf) -> Bytes {
 fn refuse(account: &RequestAccount, status: StatusCode, message: &str) -> Response<ResponseBody> {
     account.refused(message);
     let message = format!("ttsr proxy: {message}");
-    error_response(status, "invalid_request_error", &message)
+    let mut response = error_response(status, "invalid_request_error", &message);
+    if status == StatusCode::UPGRADE_REQUIRED {
+        // RFC 9110, section 15.5.22, asks for the protocol that is spoken instead.
+        let headers = response.headers_mut();
+        headers.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+    response
 }
 
 /// Answers a request whose response is missing or not usable.

@@ -209,12 +209,22 @@ impl ModelRequest {
         let mut before = [PartHash::default(); WINDOW - 1];
         let window = |part: &RequestPart| {
             let own = part_hash(part)?;
-            let hashes = before.map(String::from);
+            let window = window_hash(own, before);
             before.rotate_left(1);
             before[WINDOW - 2] = own;
-            Some(own.extend(hashes.iter().map(String::as_str)))
+            Some(window)
         };
         self.parts.iter().map(window).collect()
+    }
+
+    /// Returns the last of these hashes.
+    pub(super) fn last_window(&self) -> Option<PartHash> {
+        let mut hashes = self.parts.iter().rev().filter_map(part_hash);
+        let own = hashes.next()?;
+        let mut before = [PartHash::default(); WINDOW - 1];
+        let places = before.iter_mut().rev();
+        places.zip(hashes).for_each(|(place, hash)| *place = hash);
+        Some(window_hash(own, before))
     }
 
     /// Returns the index of the first part of the last turn: after the last message of the assistant before the last text
@@ -242,6 +252,11 @@ impl ModelRequest {
 
 /// The number of parts whose hash is compared if the history before them has changed.
 const WINDOW: usize = 3;
+
+fn window_hash(own: PartHash, before: [PartHash; WINDOW - 1]) -> PartHash {
+    let before = before.map(String::from);
+    own.extend(before.iter().map(String::as_str))
+}
 
 /// Returns the hash of a part of the user or of a tool alone.
 pub(super) fn part_hash(part: &RequestPart) -> Option<PartHash> {

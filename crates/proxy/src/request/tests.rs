@@ -444,6 +444,30 @@ fn a_history_that_the_client_has_shortened_does_not_fire_again() {
 }
 
 #[test]
+fn the_last_window_is_the_last_of_the_windows() {
+    let steps = [
+        user("a"),
+        reply("b"),
+        tool("c"),
+        user("d"),
+        user("d"),
+        tool("e"),
+        reply("f"),
+    ];
+    for api in APIS {
+        let mut seen = Vec::new();
+        for len in 0..=steps.len() {
+            let request = ModelRequest::read(api, body(api, &steps[..len])).unwrap();
+            let last = request.windows().into_iter().flatten().next_back();
+            assert_eq!(request.last_window(), last);
+            seen.extend(last);
+        }
+        seen.dedup();
+        assert_eq!(seen.len(), 5, "each text ends another window");
+    }
+}
+
+#[test]
 fn equal_texts_after_a_change_of_the_history_are_judged() {
     for api in APIS {
         let warn = rule(
