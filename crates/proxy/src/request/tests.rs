@@ -1411,3 +1411,137 @@ fn exceptions_and_shadow_hold_for_redactions_in_requests() {
         }
     }
 }
+
+/// A JSON value of a request in which every text has a secret.
+fn secrets() -> impl Strategy<Value = Value> {
+    const NAMES: [&str; 9] = [
+        "content", "text", "output", "type", "body", "source", "parts", "name", "data",
+    ];
+    const KINDS: [&str; 6] = ["key-1234", "image", "text", "tool_result", "odd", "base64"];
+    let leaf = prop_oneof![
+        Just(json!("a key-1234\n")),
+        prop::sample::select(&KINDS[..]).prop_map(Value::from),
+        Just(json!(1)),
+    ];
+    leaf.prop_recursive(4, 20, 4, |inner| {
+        let members =
+            prop::collection::btree_map(prop::sample::select(&NAMES[..]), inner.clone(), 0..4);
+        let object = members.prop_map(|members| {
+            let members = members.into_iter();
+            Value::Object(
+                members
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .collect(),
+            )
+        });
+        prop_oneof![
+            object,
+            prop::collection::vec(inner, 0..4).prop_map(Value::from)
+        ]
+    })
+}
+
+proptest! {
+    /// Whatever a message holds: the body that is sent is JSON, the texts that are read have no secret, and a body without
+    /// secrets stays as it is.
+    #[test]
+    fn a_body_of_any_form_is_refused_or_sent_without_the_secrets_that_are_read(
+        value in secrets(),
+        api in prop::sample::select(APIS.to_vec()),
+        is_list in any::<bool>(),
+    ) {
+        let content = if is_list { json!([value]) } else { value };
+        let name = match api {
+            ModelApi::OpenAiResponses => "input",
+            ModelApi::Gemini => "contents",
+            _ => "messages",
+        };
+        let body = json!({"model": "m", name: [
+            {"role": "user", "content": content, "parts": content, "type": "message"},
+        ]});
+        let body = body.to_string();
+        let Some(request) = ModelRequest::read(api, body.clone().into()) else {
+            return Ok(());
+        };
+        let has_secret = request.parts.iter().flat_map(|part| &part.texts).any(|text| text.text.contains("key-1234"));
+        let rules = [Channel::UserInput, Channel::ToolOutput].map(|on| {
+            let id = format!("t/{}", on.name());
+            rule(&id, Pattern::literal("key-1234"), on, Action::Redact)
+        });
+        let mut session = Session::new(pack(rules));
+        let judged = session.judge(api, body.clone().into()).unwrap();
+        let sent = judged.body.write(None);
+        let again = ModelRequest::read(api, sent.clone()).unwrap();
+        let texts = again.parts.iter().flat_map(|part| &part.texts);
+        prop_assert!(texts.clone().all(|text| !text.text.contains("key-1234")));
+        prop_assert_eq!(has_secret, sent != body);
+        prop_assert_eq!(request.unscanned, again.unscanned);
+        prop_assert_eq!(texts.count(), request.parts.iter().flat_map(|part| &part.texts).count());
+    }
+}
+
+/// What a client does with its history.
+#[derive(Clone, Copy, Debug)]
+enum HistoryChange {
+    /// Sends a message of the user, or the result of a tool, with the text of that number.
+    Say(usize),
+    Tool(usize),
+    /// Clears a result.
+    Clear(usize),
+    /// Puts a summary in the place of the first steps.
+    Shorten(usize),
+    /// Removes the last steps.
+    Rewind(usize),
+}
+
+fn changes() -> impl Strategy<Value = HistoryChange> {
+    prop_oneof![
+        3 => (0..4_usize).prop_map(HistoryChange::Say),
+        3 => (0..4_usize).prop_map(HistoryChange::Tool),
+        1 => (0..8_usize).prop_map(HistoryChange::Clear),
+        1 => (0..8_usize).prop_map(HistoryChange::Shorten),
+        1 => (0..4_usize).prop_map(HistoryChange::Rewind),
+    ]
+}
+
+proptest! {
+    /// A text that makes a rule abort is never sent, however the client changes its history.
+    #[test]
+    fn a_withheld_text_is_not_sent_whatever_becomes_of_the_history(
+        changes in prop::collection::vec(changes(), 1..16),
+        api in prop::sample::select(APIS.to_vec()),
+    ) {
+        const TEXTS: [&str; 4] = ["ok", "forbidden", "ok then", "so"];
+        let rules = [Channel::UserInput, Channel::ToolOutput].map(|on| {
+            let id = format!("t/{}", on.name());
+            rule(&id, Pattern::literal("forbidden"), on, Action::Abort)
+        });
+        let mut session = Session::new(pack(rules));
+        let mut steps = vec![user("Go.")];
+        for change in changes {
+            match change {
+                HistoryChange::Say(text) => steps.push(user(TEXTS[text])),
+                HistoryChange::Tool(text) => steps.push(tool(TEXTS[text])),
+                HistoryChange::Clear(at) => {
+                    if let Some(Tool(_, text)) = steps.get_mut(at) {
+                        "[cleared]".clone_into(text);
+                    }
+                    continue;
+                }
+                HistoryChange::Shorten(count) => {
+                    steps.drain(..count.min(steps.len()));
+                    steps.insert(0, user("A summary."));
+                    continue;
+                }
+                HistoryChange::Rewind(count) => {
+                    steps.truncate(steps.len().saturating_sub(count).max(1));
+                    continue;
+                }
+            }
+            if let Ok(sent) = session.send(api, &steps) {
+                prop_assert!(!sent.contains("forbidden"), "{}", sent);
+                steps.push(reply("Fine."));
+            }
+        }
+    }
+}
