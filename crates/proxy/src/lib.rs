@@ -31,6 +31,10 @@
 //! requests begin with the bytes of earlier ones and caches of prompts hold. Guidance of `inject` rules goes into the next
 //! request of its conversation. A request that a rule aborts is answered with status 400.
 //!
+//! A request to another path is refused if its body has the form of a request to a model, unless
+//! [`ProxyConfig::fail_open`] is set. Strings of requests that no reader knows are counted by their path
+//! ([`ProxyLogEvent::RequestUnscanned`]).
+//!
 //! # Sessions
 //!
 //! The state of rules is kept for each session: in memory ([`MemoryStore`]), in a file ([`JournalStore`]), in a Redis or
