@@ -345,7 +345,7 @@ impl<'l> Check<'l> {
         }
         let known = self.known_tools(options);
         for draft in self.drafts.iter().filter(|draft| !draft.is_broken) {
-            let asked = |place: &Place| self.file_headers[place.file].grants.clone();
+            let asked = |place: &Place| self.asked_grants(place.file);
             let mut faults = combined_faults(draft, self.context);
             if faults.is_empty() {
                 faults = compose::ungranted(draft, asked, options.grants.as_deref());
@@ -363,6 +363,14 @@ impl<'l> Check<'l> {
             deferred.extend(lint::lint_all(&self.drafts));
         }
         deferred
+    }
+
+    /// Returns the `grants` of the pack of a file, which are those of all its files, or `None` if none of them has any.
+    fn asked_grants(&self, file: usize) -> Option<Vec<Action>> {
+        let pack = &self.file_headers[file].pack;
+        let headers = self.file_headers.iter().filter(|it| it.pack == *pack);
+        let grants: Vec<_> = headers.filter_map(|it| it.grants.as_ref()).collect();
+        (!grants.is_empty()).then(|| grants.into_iter().flatten().copied().collect())
     }
 
     /// Returns the tools that scopes are compared with, if lints run.

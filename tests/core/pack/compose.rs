@@ -506,6 +506,40 @@ fn grants_are_a_ceiling_for_actions_and_for_what_follows_them() {
 }
 
 #[test]
+fn the_grants_of_a_pack_are_those_of_all_its_files() {
+    let first = |grants: &str| {
+        pack_of(
+            "team",
+            grants,
+            &rule("a", "{ literal = 'x' }", "severity = 'error'"),
+        )
+    };
+    let second = |grants: &str| {
+        pack_of(
+            "team",
+            grants,
+            &rule("b", "{ literal = 'x' }", "action = 'inject'"),
+        )
+    };
+    let load = |a: &str, b: &str| {
+        let builder = Pack::builder()
+            .toml("one.toml", first(a))
+            .toml("two.toml", second(b));
+        builder
+            .build()
+            .map_err(|error| error.diagnostics()[0].code())
+    };
+    assert!(load("", "").is_ok());
+    // A rule in a file without `grants` is bound too.
+    assert_eq!(
+        load("", "grants = ['inject']").unwrap_err(),
+        "missing-grant"
+    );
+    assert!(load("", "grants = ['inject', 'retry']").is_ok());
+    assert!(load("grants = ['retry']", "grants = ['inject']").is_ok());
+}
+
+#[test]
 fn two_packs_that_override_the_same_key_are_told_unless_one_extends_the_other() {
     let base = pack_of("base", "", &rule("a", "{ literal = 'x' }", ""));
     let over = |name: &str, below: &str, severity: &str| {
