@@ -117,7 +117,7 @@ fn explain_rule(
     }
     let because = place.reasons_not_live(rule, pack.root())?;
     let tried = match &options.text {
-        Some(text) if because.is_empty() => Some(RuleTrial::new(rule, pack.root(), place, text)?),
+        Some(text) if because.is_empty() => Some(RuleTrial::new(rule, pack, place, text)?),
         _ => None,
     };
     out.write(&LiveRule {
@@ -448,10 +448,11 @@ struct CapturedGroup {
 impl RuleTrial {
     fn new(
         rule: &Rule,
-        root: Option<&str>,
+        pack: &Pack,
         place: &PlaceArgs,
         text: &str,
     ) -> Result<RuleTrial, CommandError> {
+        let root = pack.root();
         let channel = place.channel().unwrap_or(rule.on[0]);
         let part = ExamplePart::at(
             rule,
@@ -459,7 +460,10 @@ impl RuleTrial {
             text,
             (place.tool.as_deref(), place.path.as_deref()),
         );
-        let found = first_hit(rule, root, &part)?;
+        let alone = first_hit(rule, root, &part)?;
+        let with_exceptions = pack.with_rules(|it| it.id == rule.id);
+        let found = with_exceptions.map_or(alone.clone(), |pack| first_hit_in(&pack, &part));
+        let is_allowed = alone.is_some() && found.is_none();
         let mut patterns = Vec::new();
         let condition = &rule.condition;
         let roles = [
@@ -491,6 +495,7 @@ impl RuleTrial {
         };
         let because = match end {
             Some(_) => None,
+            None if is_allowed => Some("an `[[allow]]` excepts it"),
             None => why::blocking_key(rule, root, &part),
         };
         let message = match end {
@@ -597,17 +602,22 @@ fn first_hit(
     part: &ExamplePart,
 ) -> Result<Option<(u64, u64, String)>, CommandError> {
     let pack = load::build_in(root, [rule.clone()].into_iter())?;
+    Ok(first_hit_in(&pack, part))
+}
+
+/// Returns the first hit of a pack with one rule.
+fn first_hit_in(pack: &Pack, part: &ExamplePart) -> Option<(u64, u64, String)> {
     let mut stream = pack.stream();
     stream.open(PART, part.channel);
-    stream.set_outcome(PART, rule.outcome.unwrap_or_default());
+    stream.set_outcome(PART, pack.rules()[0].outcome.unwrap_or_default());
     let mut hits = Vec::new();
     if let Some(tool) = &part.tool {
         hits.extend_from_slice(&stream.set_tool(PART, tool, "call"));
     }
     hits.extend_from_slice(&stream.push(PART, &part.bytes));
     hits.extend_from_slice(&stream.finish());
-    let first = hits.first();
-    Ok(first.map(|hit| (hit.end, hit.decided, stream.matched(hit).to_owned())))
+    let first = hits.first()?;
+    Some((first.end, first.decided, stream.matched(first).to_owned()))
 }
 
 impl OutputRecord for LiveRule<'_> {

@@ -824,6 +824,26 @@ examples.no-match = ["git push topic"]
 }
 
 #[test]
+fn explain_knows_the_exceptions_of_the_packs() {
+    let root = scratch("excepted");
+    let pack = "schema = 1\npack.name = 's'\n[rule.r]\ndescription = 'd'\non = ['tool-input']\nmatch.any = [{ literal = 'beta' }]\n\
+                examples.match = ['beta']\n[[allow]]\nrules = ['s/r']\npaths = ['docs/**']\nreason = 'x'\n";
+    fs::write(root.join("pack.toml"), pack).unwrap();
+    for (path, told) in [
+        ("docs/a", "it does not hit: an `[[allow]]` excepts it"),
+        ("src/a", "it hits: \"beta\""),
+    ] {
+        let place = ["--tool", "write", "--path", path, "--text", "beta"];
+        let args = ["explain", "s/r", "--pack", "pack.toml"];
+        let output = ttsr(args.into_iter().chain(place))
+            .current_dir(&root)
+            .output()
+            .unwrap();
+        assert!(stdout(&output).contains(told), "{}", stdout(&output));
+    }
+}
+
+#[test]
 fn explain_shows_what_groups_captured_and_the_message() {
     let root = scratch("captured");
     let pack = r#"schema = 1
