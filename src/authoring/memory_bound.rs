@@ -39,7 +39,7 @@ impl Rule {
     #[must_use]
     pub fn retained_bytes(&self, limits: &Limits) -> u64 {
         let channels = self.on.iter();
-        let retained = channels.map(|channel| retained_on(&[self], *channel, limits));
+        let retained = channels.map(|channel| retained_on(&[(self, false)], *channel, limits));
         retained.max().unwrap_or_default() as u64
     }
 }
@@ -64,25 +64,28 @@ impl Pack {
     /// ```
     #[must_use]
     pub fn retained_bytes(&self) -> u64 {
-        let rules: Vec<&Rule> = self.rules().iter().collect();
+        let program = self.program();
+        let has_allows = program.allows.iter().map(|allows| !allows.is_empty());
+        let rules: Vec<_> = self.rules().iter().zip(has_allows).collect();
         let retained = Channel::ALL.map(|channel| retained_on(&rules, channel, self.limits()));
         retained.into_iter().max().unwrap_or_default() as u64
     }
 }
 
-/// Returns the bytes that a stream retains for these rules of a part of that channel.
-fn retained_on(rules: &[&Rule], channel: Channel, limits: &Limits) -> usize {
+/// Returns the bytes that a stream retains for these rules of a part of that channel. A rule is paired with true if it has
+/// allow entries.
+fn retained_on(rules: &[(&Rule, bool)], channel: Channel, limits: &Limits) -> usize {
     let is_tool_input = channel == Channel::ToolInput;
     let mut rules = rules
         .iter()
-        .filter(|rule| rule.on.contains(&channel))
+        .filter(|(rule, _)| rule.on.contains(&channel))
         .peekable();
     if rules.peek().is_none() {
         return 0;
     }
     let mut shared = SharedReaders::default();
     let mut of_rules = 0;
-    for rule in rules {
+    for &(rule, has_allows) in rules {
         let specs = DetectorSpec::from_condition(&rule.condition, |_| Arc::default());
         shared.add(rule, &specs, channel);
         let windows = |spec: &DetectorSpec| match spec {
@@ -93,7 +96,7 @@ fn retained_on(rules: &[&Rule], channel: Channel, limits: &Limits) -> usize {
         let detectors = specs
             .iter()
             .map(|spec| detector_bytes(spec) + windows(spec) * buffers::WINDOW_BYTES);
-        of_rules += detectors.sum::<usize>() + quote_bytes(rule);
+        of_rules += detectors.sum::<usize>() + quote_bytes(rule, has_allows);
     }
     of_rules + shared.bytes(channel, limits)
 }
@@ -181,15 +184,18 @@ impl SharedReaders {
 }
 
 /// Returns the bytes of quoted matches: those that wait, and those of the last hit.
-fn quote_bytes(rule: &Rule) -> usize {
+fn quote_bytes(rule: &Rule, has_allows: bool) -> usize {
     let compound = CompoundCondition::from_rule(rule, &[], MatchMode::First);
     let waits = compound.is_some_and(|compound| {
         compound.has_none || compound.last.is_some() || compound.needs_every_match()
     });
-    let quotes = if waits {
+    let quotes = if waits || has_allows {
         1 + buffers::PENDING_MATCHES
-    } else {
+    } else if rule.tools.is_empty() || rule.paths.is_empty() {
         2
+    } else {
+        // A match in a file that is known, and one in a file that is not, wait for the tool.
+        3
     };
     quotes * buffers::EXCERPT_BYTES
 }
@@ -376,7 +382,7 @@ mod tests {
         let quoted = |set: Set| {
             let mut rule = Rule::new("a/b", vec![Pattern::literal("x")]);
             set(&mut rule.condition);
-            quote_bytes(&rule) / buffers::EXCERPT_BYTES
+            quote_bytes(&rule, false) / buffers::EXCERPT_BYTES
         };
         assert_eq!(waits.map(quoted), [1 + buffers::PENDING_MATCHES; 3]);
         assert_eq!(quoted(|_| {}), 2);

@@ -121,6 +121,11 @@ impl CompoundCondition {
 
     /// Returns true if the rule needs more than its first match in a part.
     pub(crate) fn needs_every_match(&self) -> bool {
-        self.redacts || self.count.is_some() || self.is_allowed_by_text || self.reports_every()
+        self.uses_every_match() || self.is_allowed_by_text
+    }
+
+    /// Returns true if the rule does something with each match that counts, not only with the first of a part.
+    pub(crate) fn uses_every_match(&self) -> bool {
+        self.redacts || self.count.is_some() || self.reports_every()
     }
 }

@@ -36,6 +36,7 @@ mod deferred;
 mod detectors;
 mod haystack;
 mod limits;
+mod pending;
 mod scope;
 mod tail_window;
 mod tool_input;

@@ -15,6 +15,7 @@ use crate::program::{PatternRole, Program};
 use crate::rule::{Count, Per};
 use crate::verdict::{Hit, PartId, RuleId, Source};
 use ttsr_views::detect::unknown_name::KnownNames;
+use ttsr_views::glob::GlobSet;
 
 /// The state of a stream that its parts share.
 #[derive(Debug, Default)]
@@ -89,6 +90,12 @@ pub(crate) struct RecordedMatch {
     pub(super) file: Option<Arc<str>>,
     /// The dotted path of the argument that the text belongs to.
     pub(crate) arg: Option<Box<str>>,
+    /// The number of matches that it stands for: itself, and later ones of its rule that were not kept because too many
+    /// wait.
+    pub(super) matches: u64,
+    /// For each allow entry of the rule: true if its globs on the text match the matched text, or if it has none. Empty if
+    /// no entry has any.
+    pub(super) allowed_texts: Box<[bool]>,
     /// Up to [`WINDOW`](super::window::WINDOW) bytes around the match.
     pub(crate) text: Box<str>,
     /// The range of the match in `text`.
@@ -111,6 +118,23 @@ pub(super) struct MatchCount {
 }
 
 impl RecordedMatch {
+    /// Compares the matched text with the globs of the allow entries.
+    pub(super) fn compare_allowed(&mut self, program: &Program, matched: &str) {
+        let entries = program.allows(self.hit.rule);
+        if entries.iter().any(|entry| entry.text.is_some()) {
+            let matches = |globs: &Arc<GlobSet>| globs.is_match(matched);
+            let compared = entries
+                .iter()
+                .map(|entry| entry.text.as_ref().is_none_or(matches));
+            self.allowed_texts = compared.collect();
+        }
+    }
+
+    /// Returns true if the allow entry with this index has no globs on the text, or one that matches the matched text.
+    pub(super) fn has_allowed_text(&self, entry: usize) -> bool {
+        self.allowed_texts.get(entry).is_none_or(|matches| *matches)
+    }
+
     /// Returns the match with its hit certain no earlier than at `decided`.
     pub(super) fn decided_at(mut self, decided: u64) -> RecordedMatch {
         self.hit.decided = self.hit.decided.max(decided);
@@ -149,7 +173,7 @@ impl CallResults {
                 Per::Part => by_part.counts.entry(part).or_default(),
                 _ => &mut state.counts,
             };
-            if before + increment_count(counts, rule) < u64::from(times) {
+            if before + add_count(counts, rule, record.matches) < u64::from(times) {
                 continue;
             }
             if compound.reports_every() {
@@ -168,8 +192,9 @@ impl StreamState {
         self.records.iter().find(|record| record.hit == *hit)
     }
 
-    /// Counts a match that cannot be decided, because too many of its rule wait already. Its text is redacted if the rule
-    /// redacts: text that may have to be redacted is never released.
+    /// Takes a match that is not kept, because too many of its rule wait already. Another one that is kept
+    /// [stands](RecordedMatch::matches) for it, so the rule hits and counts, but the text of this one cannot be decided any
+    /// more. It is redacted if the rule redacts: text that may have to be redacted is never released.
     pub(super) fn add_undecided(&mut self, program: &Program, record: &RecordedMatch) {
         self.counters.unconfirmed += 1;
         self.redact(program, record);
@@ -228,17 +253,17 @@ impl StreamState {
     }
 }
 
-/// Counts one more match of the rule and returns the number of its matches. The counts are ordered by rule.
-fn increment_count(counts: &mut Vec<MatchCount>, rule: RuleId) -> u64 {
+/// Counts more matches of the rule and returns the number of its matches. The counts are ordered by rule.
+fn add_count(counts: &mut Vec<MatchCount>, rule: RuleId, matches: u64) -> u64 {
     let index = counts.partition_point(|known| known.rule < rule);
     match counts.get_mut(index) {
         Some(known) if known.rule == rule => {
-            known.matches += 1;
+            known.matches += matches;
             known.matches
         }
         _ => {
-            counts.insert(index, MatchCount { rule, matches: 1 });
-            1
+            counts.insert(index, MatchCount { rule, matches });
+            matches
         }
     }
 }

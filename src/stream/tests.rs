@@ -9,6 +9,8 @@ use crate::program::LazyMatcher;
 use crate::rule::{Pattern, Region};
 use ttsr_testing::{Random, scale};
 
+mod waiting;
+
 const PART: PartId = PartId(3);
 
 fn pack() -> Pack {
@@ -600,7 +602,7 @@ fn an_excerpt_begins_with_a_whole_character() {
 
 fn rules(text: &str) -> Pack {
     let text = format!(
-        "schema = 1\n[pack]\nname = 't'\ngrants = ['consult', 'inject', 'redact', 'retry']\n{text}\n"
+        "schema = 1\n[pack]\nname = 't'\ngrants = ['abort', 'consult', 'inject', 'redact', 'retry']\n{text}\n"
     );
     Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
@@ -795,12 +797,12 @@ fn an_exception_for_a_file_applies_to_its_lines_in_a_patch() {
 }
 
 #[test]
-fn so_many_matches_wait_for_the_file_and_no_more() {
+fn matches_beyond_those_that_wait_for_the_file_are_counted() {
     let pack = rules(
         "[rule.r]\ndescription = 'd'\non = ['tool-input']\npaths = ['*.rs']\nargs = ['content']\n\
-         match.any = [{ literal = 'x' }]\nmatch.count = 256\n\
+         match.any = [{ literal = 'x' }]\nmatch.count = 300\n\
          [rule.s]\ndescription = 'd'\non = ['tool-input']\npaths = ['*.rs']\nargs = ['content']\n\
-         match.any = [{ literal = 'x' }]\nmatch.count = 257",
+         match.any = [{ literal = 'x' }]\nmatch.count = 301",
     );
     let mut stream = pack.stream();
     stream.open(PART, Channel::ToolInput);

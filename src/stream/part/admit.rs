@@ -176,14 +176,19 @@ impl Admission<'_> {
             end: end.offset,
             decided: end.decided,
         };
-        RecordedMatch {
+        let mut record = RecordedMatch {
             hit,
             start: None,
             file: scope.file.cloned(),
             arg: scope.arg.map(|arg| arg.dotted().into()),
-            text,
-            matched,
-        }
+            matches: 1,
+            allowed_texts: Box::default(),
+            text: Box::default(),
+            matched: matched.clone(),
+        };
+        record.compare_allowed(self.context.program, &text[matched]);
+        record.text = text;
+        record
     }
 
     /// Keeps a match until the end of the call. A condition on the part or the reply is decided on all matches in the

@@ -1,7 +1,8 @@
 //! The state of compound conditions: which of the patterns of a rule have matched, and where.
 //!
 //! A [`ConditionState`] belongs to one haystack, one part or one reply. Its memory does not grow with the text: it keeps,
-//! for each rule, the matches that may still matter, and at most [`PENDING_MATCHES`] that wait.
+//! for each rule, the matches that may still matter, and at most [`PENDING_MATCHES`] that wait. Further ones merge with one
+//! that is kept, as those in [`pending`](super::pending) do: the rule may then hit where it should not, but never misses.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -55,7 +56,7 @@ struct RuleProgress {
     sequence: Vec<VecDeque<MatchSpan>>,
     /// For each pattern of a sequence over several parts: its matches that the sequence may contain, in the order of
     /// their positions, in which they need not arrive.
-    over_parts: Vec<Vec<MatchSpan>>,
+    over_parts: Vec<VecDeque<MatchSpan>>,
     /// The exception that begins last.
     none: Option<MatchSpan>,
     /// Complete matches that an exception may still cancel, or that wait for the end of the text.
@@ -77,14 +78,17 @@ pub(in crate::stream) enum ConditionResult {
     Incomplete,
     /// The match completes the condition, and no exception can cancel it.
     Complete(RecordedMatch),
-    /// The match completes the condition, but too many matches wait already for what may cancel it.
+    /// Too many matches wait for what may cancel them: another one stands for this one.
     Undecided(RecordedMatch),
 }
 
 /// A match that completes its condition, but may be cancelled.
 #[derive(Debug)]
 struct PendingMatch {
+    /// The span of the condition; of several matches, the earliest start and the end of the last one.
     span: MatchSpan,
+    /// The start of the condition; of several matches, that of the last one.
+    start: TextPosition,
     /// The match of the pattern that completed the condition.
     last: MatchSpan,
     record: RecordedMatch,
@@ -135,6 +139,7 @@ impl ConditionState {
             }
             let pending = PendingMatch {
                 span: whole,
+                start: whole.start,
                 last: span,
                 record,
             };
@@ -190,10 +195,10 @@ impl ConditionState {
             let Some(compound) = admission.context.program.compound(rule) else {
                 continue;
             };
-            for PendingMatch { span, record, .. } in progress.pending {
+            for PendingMatch { start, record, .. } in progress.pending {
                 let is_in_reach = compound
                     .last
-                    .is_none_or(|last| span.start.char + u64::from(last) >= chars);
+                    .is_none_or(|last| start.char + u64::from(last) >= chars);
                 if is_in_reach {
                     admission.admit(record.decided_at(decided));
                 }
@@ -209,7 +214,7 @@ impl ConditionState {
                 let progress = RuleProgress {
                     all: vec![None; compound.all],
                     sequence: vec![VecDeque::new(); compound.sequence],
-                    over_parts: vec![Vec::new(); compound.sequence],
+                    over_parts: vec![VecDeque::new(); compound.sequence],
                     ..RuleProgress::default()
                 };
                 self.rules.push((rule, progress));
@@ -235,7 +240,9 @@ impl RuleProgress {
             PatternRole::Sequence(index) if compound.extent() == ConditionExtent::Message => {
                 self.complete_over_parts(index as usize, span, counters)
             }
-            PatternRole::Sequence(index) => self.complete_sequence(compound, index as usize, span),
+            PatternRole::Sequence(index) => {
+                self.complete_sequence(compound, index as usize, span, counters)
+            }
             PatternRole::None => {
                 self.add_exception(compound, span);
                 None
@@ -272,6 +279,7 @@ impl RuleProgress {
         compound: &CompoundCondition,
         index: usize,
         span: MatchSpan,
+        counters: &mut Counters,
     ) -> Option<MatchSpan> {
         let whole = match index.checked_sub(1) {
             None => span,
@@ -297,11 +305,12 @@ impl RuleProgress {
             // Without a bound on the distance, the first end is as good as any later one.
             return None;
         }
-        // The oldest end is the farthest from what may still follow.
-        if ends.len() == PENDING_MATCHES {
-            ends.pop_front();
+        if ends.len() >= PENDING_MATCHES {
+            // What is too far from here is also too far from any end that follows.
+            ends.retain(|known| fits_within(compound.within, known.with(span)));
         }
         ends.push_back(whole);
+        limit_spans(ends, counters);
         None
     }
 
@@ -328,14 +337,10 @@ impl RuleProgress {
             whole = Some(whole.map_or(first, |whole| whole.with(first)));
         }
         if whole.is_some() {
-            self.over_parts.iter_mut().for_each(Vec::clear);
+            self.over_parts.iter_mut().for_each(VecDeque::clear);
             return whole;
         }
-        let matches = &mut self.over_parts[index];
-        if matches.len() > PENDING_MATCHES {
-            matches.remove(0);
-            counters.unconfirmed += 1;
-        }
+        limit_spans(&mut self.over_parts[index], counters);
         None
     }
 
@@ -368,7 +373,8 @@ impl RuleProgress {
         });
     }
 
-    /// Adds a complete match that an exception or the end of the text may cancel. Returns its record if too many wait.
+    /// Adds a complete match that an exception or the end of the text may cancel. If too many wait, it merges into the one
+    /// that was added before it. Returns the record that is not kept then.
     fn add_pending(
         &mut self,
         compound: &CompoundCondition,
@@ -384,23 +390,59 @@ impl RuleProgress {
         if let Some(last) = compound.last {
             // A match that is too far from here is also too far from the end.
             let is_far = |from: TextPosition| span.end.char - from.char > u64::from(last);
-            self.pending.retain(|pending| !is_far(pending.span.start));
+            self.pending.retain(|pending| !is_far(pending.start));
         }
         if compound.reports_every() || self.pending.len() < PENDING_MATCHES {
             self.push_pending(pending);
             return None;
         }
-        Some(pending.record)
+        self.earliest_pending = self.earliest_pending.min(span.start);
+        let newest = self.pending.back_mut()?;
+        Some(newest.merge(pending, compound.last.is_some()))
+    }
+}
+
+impl PendingMatch {
+    /// Merges with a match that was added later, so that what cancels both must be near both. Returns the record that is not
+    /// kept: the later one, unless the match that begins last decides.
+    fn merge(&mut self, later: PendingMatch, last_decides: bool) -> RecordedMatch {
+        self.span = self.span.with(later.span);
+        self.start = self.start.max(later.start);
+        let mut merged = later.record;
+        if last_decides {
+            std::mem::swap(&mut self.record, &mut merged);
+        }
+        self.record.matches += std::mem::replace(&mut merged.matches, 1);
+        merged
     }
 }
 
 impl MatchSpan {
+    /// Returns a span that follows and precedes whatever this one or a later one does.
+    fn either(self, later: MatchSpan) -> MatchSpan {
+        MatchSpan {
+            start: self.start.max(later.start),
+            end: self.end.min(later.end),
+        }
+    }
+
     /// Returns the smallest span that contains both.
     fn with(self, other: MatchSpan) -> MatchSpan {
         MatchSpan {
             start: self.start.min(other.start),
             end: self.end.max(other.end),
         }
+    }
+}
+
+/// Limits the number of matches of a step: the first two merge. The sequence may then seem to follow where it does not, and
+/// is not missed.
+fn limit_spans(spans: &mut VecDeque<MatchSpan>, counters: &mut Counters) {
+    if spans.len() > PENDING_MATCHES
+        && let Some(first) = spans.pop_front()
+    {
+        spans[0] = first.either(spans[0]);
+        counters.unconfirmed += 1;
     }
 }
 

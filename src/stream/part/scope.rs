@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::condition::ConditionState;
+use super::pending::{PendingMatches, ScopeAnswers, ScopeClass};
 use crate::program::{AllowEntry, FileScope, Program, RuleScope};
 use crate::rule::{Channel, ToolOutcome};
-use crate::stream::buffers::PENDING_MATCHES;
 use crate::stream::state::{CallResults, RecordedMatch, StreamState};
 use crate::verdict::{Hit, RuleId};
 use ttsr_views::path::ToolScope;
@@ -28,7 +28,7 @@ pub(super) struct PartScope {
     /// Rules that have hit, sorted: a rule hits once in a part.
     hit_rules: Vec<RuleId>,
     /// Matches of rules whose scope is not known yet.
-    pending: Vec<RecordedMatch>,
+    pending: PendingMatches,
     /// The first match of `raw` of each rule, which counts if some commands cannot be read.
     pub(super) unread: Vec<RecordedMatch>,
     /// Conditions that are decided on the whole part.
@@ -46,7 +46,7 @@ impl PartScope {
             given_path: None,
             is_closed: false,
             hit_rules: Vec::new(),
-            pending: Vec::new(),
+            pending: PendingMatches::default(),
             unread: Vec::new(),
             conditions: ConditionState::default(),
         }
@@ -59,17 +59,22 @@ impl PartScope {
     /// Returns whether a rule with that scope applies to this part, or `None` if that is not known yet. `file` is the
     /// file that the text names.
     pub(super) fn applies(&self, scope: &RuleScope, file: Option<&str>) -> Option<bool> {
+        self.answers(scope, file).both()
+    }
+
+    /// Returns whether the tool and the file of this part are in the scope of a rule.
+    fn answers(&self, scope: &RuleScope, file: Option<&str>) -> ScopeAnswers {
         if self.channel == Channel::ToolOutput
             && scope.outcome.is_some_and(|outcome| outcome != self.outcome)
         {
-            return Some(false);
+            return ScopeAnswers::NO;
         }
         let file = self.given_path.as_deref().or(file);
         if self.given_path.is_some()
             && let Some(paths) = &scope.paths
             && paths.applies(file) != Some(true)
         {
-            return Some(false);
+            return ScopeAnswers::NO;
         }
         let tool = match &scope.tools {
             Some(tools) if self.has_tool() => {
@@ -88,7 +93,7 @@ impl PartScope {
                 Some(self.files.first.is_none() && without)
             }
         };
-        both(tool, path)
+        ScopeAnswers { tool, path }
     }
 
     /// Returns whether the tool of this part is in scope, or `None` if it may still be named. `unnamed` decides for a
@@ -119,10 +124,10 @@ impl PartScope {
         if self.pending.is_empty() {
             return;
         }
-        // Taken out, because `apply` borrows the whole scope. Those that still wait are put back in the same order.
-        for record in std::mem::take(&mut self.pending) {
+        // Taken out, because `apply` borrows the whole scope. Those that still wait are put back.
+        for record in self.pending.take() {
             match self.is_admitted(program, &record) {
-                None => self.pending.push(record),
+                None => self.add_pending(program, record, results, state),
                 Some(true) => self.apply(program, record.decided_at(decided), results, state),
                 Some(false) => {
                     let is_unknown = self.tool.is_none() || self.files.first.is_none();
@@ -143,20 +148,21 @@ impl PartScope {
         match self.is_admitted(program, &record) {
             Some(false) => {}
             Some(true) => self.apply(program, record, results, state),
-            None => self.add_pending(program, record, state),
+            None => self.add_pending(program, record, results, state),
         }
     }
 
     /// Returns whether the rule of a match applies here and no entry allows the match, or `None` if that is not known
     /// yet.
     fn is_admitted(&self, program: &Program, record: &RecordedMatch) -> Option<bool> {
-        let rule = record.hit.rule;
-        if !self.applies(program.scope(rule), record.file.as_deref())? {
+        let rule = self.rule_answers(program, record).both();
+        if rule == Some(false) {
             return Some(false);
         }
-        let mut is_open = false;
-        for entry in program.allows(rule) {
-            match self.is_allowed(entry, record) {
+        let mut is_open = rule.is_none();
+        for entry in self.entry_answers(program, record) {
+            match entry.both() {
+                // An entry decides even while the scope of the rule is unknown.
                 Some(true) => return Some(false),
                 Some(false) => {}
                 None => is_open = true,
@@ -165,14 +171,25 @@ impl PartScope {
         (!is_open).then_some(true)
     }
 
-    /// Returns true if the entry allows the match, and false if it does not. Returns `None` while the tool or the file
-    /// that decides it is unknown.
-    fn is_allowed(&self, entry: &AllowEntry, record: &RecordedMatch) -> Option<bool> {
-        let matched = &record.text[record.matched.clone()];
-        let text = entry.text.as_ref();
-        if !text.is_none_or(|text| text.is_match(matched)) {
-            return Some(false);
-        }
+    fn rule_answers(&self, program: &Program, record: &RecordedMatch) -> ScopeAnswers {
+        self.answers(program.scope(record.hit.rule), record.file.as_deref())
+    }
+
+    /// Returns for each allow entry of the rule whether the match is in its scope.
+    fn entry_answers<'a>(
+        &'a self,
+        program: &'a Program,
+        record: &'a RecordedMatch,
+    ) -> impl Iterator<Item = ScopeAnswers> + 'a {
+        let entries = program.allows(record.hit.rule).iter().enumerate();
+        entries.map(|(index, entry)| match record.has_allowed_text(index) {
+            true => self.allow_answers(entry, record),
+            false => ScopeAnswers::NO,
+        })
+    }
+
+    /// Returns whether the tool and the file of a match are in the scope of an allow entry.
+    fn allow_answers(&self, entry: &AllowEntry, record: &RecordedMatch) -> ScopeAnswers {
         let tool = match &entry.tools {
             None => Some(true),
             Some(tools) if self.has_tool() => self.matches_tool(tools, || false),
@@ -185,7 +202,7 @@ impl PartScope {
             (Some(paths), None) if self.files.are_in(paths) => Some(true),
             (Some(_), None) => (self.is_closed || !self.has_files()).then_some(false),
         };
-        both(tool, path)
+        ScopeAnswers { tool, path }
     }
 
     /// Keeps a match of `raw` until the end of the call, if it is the first one of its rule.
@@ -201,25 +218,19 @@ impl PartScope {
         }
     }
 
-    /// Keeps a match until its scope is known. A rule that needs only its first match keeps only the earliest.
-    fn add_pending(&mut self, program: &Program, record: RecordedMatch, state: &mut StreamState) {
-        let rule = record.hit.rule;
-        let mut known = self
-            .pending
-            .iter_mut()
-            .filter(|known| known.hit.rule == rule);
-        if let Some(compound) = program.compound(rule).filter(|it| it.needs_every_match()) {
-            match compound.reports_every() || known.count() < PENDING_MATCHES {
-                true => self.pending.push(record),
-                false => state.add_undecided(program, &record),
-            }
-        } else if let Some(known) = known.next() {
-            // The patterns of one delta are not reported in order.
-            if known.hit.is_after(record.hit.end, record.hit.decided) {
-                *known = record;
-            }
-        } else {
-            self.pending.push(record);
+    /// Keeps a match until its scope is known.
+    fn add_pending(
+        &mut self,
+        program: &Program,
+        record: RecordedMatch,
+        results: &mut CallResults,
+        state: &mut StreamState,
+    ) {
+        let answers = [self.rule_answers(program, &record)].into_iter();
+        let answers = answers.chain(self.entry_answers(program, &record));
+        let class = ScopeClass(answers.collect());
+        if let Some(record) = self.pending.add(program, record, class, state) {
+            self.apply(program, record, results, state);
         }
     }
 
@@ -323,14 +334,5 @@ impl NamedFiles {
         let first = self.first.as_deref();
         first.is_some_and(|first| scope.applies(Some(first)) == Some(true))
             || self.later.get(scope.index).is_some_and(|is_in| *is_in)
-    }
-}
-
-/// Returns the conjunction of two answers that may not be known yet.
-fn both(a: Option<bool>, b: Option<bool>) -> Option<bool> {
-    match (a, b) {
-        (Some(false), _) | (_, Some(false)) => Some(false),
-        (Some(true), Some(true)) => Some(true),
-        _ => None,
     }
 }

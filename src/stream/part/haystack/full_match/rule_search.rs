@@ -368,7 +368,8 @@ impl Stretch {
         for found in &found {
             let context = MatchContext::in_stretch(&before, stretch, &found.range, begins_haystack);
             let skipped = text.skipped() + self.range.start as u64;
-            add_match(conditions, input, found, &context, skipped);
+            let matched = &stretch[found.range.clone()];
+            add_match(conditions, input, found, matched, &context, skipped);
         }
         open
     }
@@ -435,6 +436,7 @@ fn add_match(
     conditions: &mut ConditionState,
     input: &mut FullMatchInput<'_, '_>,
     found: &FullMatch,
+    matched: &[u8],
     context: &MatchContext,
     skipped: u64,
 ) {
@@ -474,6 +476,10 @@ fn add_match(
     };
     let mut record = admission.record(rule, scope, end, context.excerpt(context.start));
     record.start = Some(found.start.offset);
+    if matched.len() > record.matched.len() {
+        // The excerpt has only the end of the match.
+        record.compare_allowed(admission.context.program, &String::from_utf8_lossy(matched));
+    }
     if compound.extent() == ConditionExtent::Haystack || compound.last.is_some() {
         let counters = &mut admission.state.counters;
         let result = conditions.add_match(compound, role, found, record, counters);
