@@ -27,8 +27,8 @@ use ttsr_views::detect::unknown_name::KnownNames;
 
 /// The sizes of the buffers of text that a stream keeps.
 pub(crate) mod buffers {
-    /// Most matches of one rule that wait: for an exception, for the rest of a sequence, or for its scope to be known. Others
-    /// merge with these.
+    /// Most matches of one rule that wait with their text: for an exception, for the rest of a sequence, or for its scope to
+    /// be known. Others merge with these.
     pub(crate) const PENDING_MATCHES: usize = 256;
     /// Bytes of the end of a haystack, for excerpts and for the starts of matches.
     pub(crate) const WINDOW_BYTES: usize = super::window::CAPACITY;
@@ -134,9 +134,9 @@ pub struct Counters {
     pub unscoped: u64,
     /// Possible matches that were not decided: of a pattern with look-around or back-references whose verification
     /// exceeded a limit such as [`Limits::confirm_steps`](crate::Limits::confirm_steps), in code that was too long for
-    /// rules with `ast`, or to wait for the name of its file, and beyond 256 matches of one rule that wait for the file or
-    /// the tool, an exception, the rest of a sequence or the end of the part. The last are decided together with another
-    /// match that waits, so the rule hits, and they are redacted if the rule redacts.
+    /// rules with `ast`, or to wait for the name of its file, and beyond 256 matches of one rule that wait for an exception,
+    /// the rest of a sequence or the end of the part. The last are decided together with another match that waits, so the
+    /// rule may count, hit or redact too much.
     pub unconfirmed: u64,
     /// Matches that were longer than [`Limits::stretch_bytes`](crate::Limits::stretch_bytes) and were cut there.
     pub cut_matches: u64,

@@ -90,9 +90,8 @@ pub(crate) struct RecordedMatch {
     pub(super) file: Option<Arc<str>>,
     /// The dotted path of the argument that the text belongs to.
     pub(crate) arg: Option<Box<str>>,
-    /// The number of matches that it stands for: itself, and later ones of its rule that were not kept because too many
-    /// wait.
-    pub(super) matches: u64,
+    /// Matches of its rule that are decided like this one, and were not kept because too many wait.
+    pub(super) merged: Option<Box<MergedMatches>>,
     /// For each allow entry of the rule: true if its globs on the text match the matched text, or if it has none. Empty if
     /// no entry has any.
     pub(super) allowed_texts: Box<[bool]>,
@@ -100,6 +99,16 @@ pub(crate) struct RecordedMatch {
     pub(crate) text: Box<str>,
     /// The range of the match in `text`.
     pub(crate) matched: Range<usize>,
+}
+
+/// Matches that another one stands for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MergedMatches {
+    count: u64,
+    /// The least start of them.
+    from: Option<u64>,
+    /// Their ranges, if their rule redacts.
+    ranges: Vec<Range<u64>>,
 }
 
 /// A match for a condition that is decided on a part or on the reply.
@@ -127,6 +136,41 @@ impl RecordedMatch {
                 .iter()
                 .map(|entry| entry.text.as_ref().is_none_or(matches));
             self.allowed_texts = compared.collect();
+        }
+    }
+
+    /// Returns the number of matches that it stands for.
+    fn matches(&self) -> u64 {
+        1 + self.merged.as_ref().map_or(0, |merged| merged.count)
+    }
+
+    /// Returns the least start of the matches that it stands for.
+    pub(super) fn first_start(&self) -> Option<u64> {
+        let merged = self.merged.as_ref().and_then(|merged| merged.from);
+        self.start.into_iter().chain(merged).min()
+    }
+
+    /// Stands for another match from now on, and for those that it stood for.
+    pub(super) fn merge(&mut self, mut other: RecordedMatch, redacts: bool) {
+        self.take_merged(&mut other);
+        let merged = self.merged.get_or_insert_default();
+        merged.count += 1;
+        merged.from = merged.from.into_iter().chain(other.start).min();
+        if redacts && let Some(start) = other.start {
+            merged.ranges.push(start..other.hit.end);
+        }
+    }
+
+    /// Stands for the matches that another one stood for.
+    pub(super) fn take_merged(&mut self, other: &mut RecordedMatch) {
+        match (&mut self.merged, other.merged.take()) {
+            (_, None) => {}
+            (Some(merged), Some(others)) => {
+                merged.count += others.count;
+                merged.from = merged.from.into_iter().chain(others.from).min();
+                merged.ranges.extend(others.ranges);
+            }
+            (merged, others) => *merged = others,
         }
     }
 
@@ -173,12 +217,16 @@ impl CallResults {
                 Per::Part => by_part.counts.entry(part).or_default(),
                 _ => &mut state.counts,
             };
-            if before + add_count(counts, rule, record.matches) < u64::from(times) {
+            if before + add_count(counts, rule, record.matches()) < u64::from(times) {
                 continue;
             }
             if compound.reports_every() {
                 state.records.push(record);
-            } else if by_part.counted_hits.insert((rule, part)) {
+                continue;
+            }
+            state.redact(program, &record);
+            let by_part = state.by_part.get_or_insert_default();
+            if by_part.counted_hits.insert((rule, part)) {
                 self.hits.push(record.hit);
                 state.records.push(record);
             }
@@ -192,42 +240,38 @@ impl StreamState {
         self.records.iter().find(|record| record.hit == *hit)
     }
 
-    /// Takes a match that is not kept, because too many of its rule wait already. Another one that is kept
-    /// [stands](RecordedMatch::matches) for it, so the rule hits and counts, but the text of this one cannot be decided any
-    /// more. It is redacted if the rule redacts: text that may have to be redacted is never released.
-    pub(super) fn add_undecided(&mut self, program: &Program, record: &RecordedMatch) {
-        self.counters.unconfirmed += 1;
-        self.redact(program, record);
-    }
-
-    /// Adds the redaction of a match, if its rule redacts.
+    /// Adds the redactions of a match and of those that it stands for, if their rule redacts.
     pub(super) fn redact(&mut self, program: &Program, record: &RecordedMatch) {
         let Hit {
             rule, part, end, ..
         } = record.hit;
         let redacts = program.compound(rule).is_some_and(|it| it.redacts);
         let is_excluded = |excluded: &Arc<[bool]>| excluded[rule.index()];
-        let Some(start) = record.start else {
-            return;
-        };
         if !redacts
             || !program.rule(rule).holds_live()
             || self.excluded.as_ref().is_some_and(is_excluded)
         {
             return;
         }
-        let redaction = Redaction {
-            part,
-            rule,
-            start,
-            end,
-        };
-        // The views of one delta are read one after the other, so matches are not found in the order of their offsets.
-        let key = |it: &Redaction| (it.start, it.end, it.rule);
         let by_part = self.by_part.get_or_insert_default();
         let known = by_part.redactions.entry(part).or_default();
-        let index = known.partition_point(|known| key(known) <= key(&redaction));
-        known.insert(index, redaction);
+        // The views of one delta are read one after the other, so matches are not found in the order of their offsets.
+        let key = |it: &Redaction| (it.start, it.end, it.rule);
+        let redaction = |range: Range<u64>| Redaction {
+            part,
+            rule,
+            start: range.start,
+            end: range.end,
+        };
+        if let Some(start) = record.start {
+            let redaction = redaction(start..end);
+            let index = known.partition_point(|known| key(known) <= key(&redaction));
+            known.insert(index, redaction);
+        }
+        if let Some(merged) = &record.merged {
+            known.extend(merged.ranges.iter().cloned().map(redaction));
+            known.sort_by_key(key);
+        }
     }
 
     /// Returns the redactions of a part.

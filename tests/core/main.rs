@@ -3,6 +3,7 @@
 
 #[cfg(feature = "ast")]
 mod ast;
+mod conditions;
 mod enums;
 #[cfg(feature = "unicode")]
 mod evasions;

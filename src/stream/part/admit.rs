@@ -22,7 +22,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::condition::{ConditionResult, ConditionState, FullMatch, TextPosition};
+use super::condition::{ConditionState, FullMatch, TextPosition};
 use super::haystack::MatchContext;
 use super::scope::PartScope;
 use crate::program::{
@@ -181,7 +181,7 @@ impl Admission<'_> {
             start: None,
             file: scope.file.cloned(),
             arg: scope.arg.map(|arg| arg.dotted().into()),
-            matches: 1,
+            merged: None,
             allowed_texts: Box::default(),
             text: Box::default(),
             matched: matched.clone(),
@@ -242,19 +242,8 @@ impl Admission<'_> {
             &mut self.scope.conditions
         };
         let counters = &mut self.state.counters;
-        let result = conditions.add_match(compound, role, &found, record, counters);
-        self.admit_result(result);
-    }
-
-    /// Admits a match if it completes the condition of its rule.
-    pub(super) fn admit_result(&mut self, result: ConditionResult) {
-        match result {
-            ConditionResult::Incomplete => {}
-            ConditionResult::Complete(record) => self.admit(record),
-            ConditionResult::Undecided(record) => {
-                self.state.add_undecided(self.context.program, &record);
-            }
-        }
+        let complete = conditions.add_match(compound, role, &found, record, counters);
+        complete.into_iter().for_each(|record| self.admit(record));
     }
 
     /// Decides the matches that wait for the end of the part.

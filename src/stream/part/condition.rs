@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::admit::Admission;
+use super::pending::last_alike;
 use crate::program::{CompoundCondition, ConditionExtent, PatternRole};
 use crate::rule::Within;
 use crate::stream::Counters;
@@ -71,17 +72,6 @@ struct MatchSpan {
     end: TextPosition,
 }
 
-/// The result of a match for the condition of its rule.
-#[derive(Debug)]
-pub(in crate::stream) enum ConditionResult {
-    /// The condition is not complete, or the match waits, or it is cancelled.
-    Incomplete,
-    /// The match completes the condition, and no exception can cancel it.
-    Complete(RecordedMatch),
-    /// Too many matches wait for what may cancel them: another one stands for this one.
-    Undecided(RecordedMatch),
-}
-
 /// A match that completes its condition, but may be cancelled.
 #[derive(Debug)]
 struct PendingMatch {
@@ -116,7 +106,8 @@ impl ConditionState {
         pending.map(|pending| pending.span.start.offset).min()
     }
 
-    /// Adds a match of a pattern.
+    /// Adds a match of a pattern. Returns a match that completes the condition and that nothing can cancel, or that is one
+    /// too many of those that wait.
     pub(super) fn add_match(
         &mut self,
         compound: &CompoundCondition,
@@ -124,7 +115,7 @@ impl ConditionState {
         found: &FullMatch,
         record: RecordedMatch,
         counters: &mut Counters,
-    ) -> ConditionResult {
+    ) -> Option<RecordedMatch> {
         let span = MatchSpan {
             start: found.start,
             end: found.end,
@@ -132,10 +123,10 @@ impl ConditionState {
         let progress = self.progress(record.hit.rule, compound);
         let whole = progress.complete(compound, role, span, counters);
         let waits = compound.has_none || compound.last.is_some();
-        let mut undecided = None;
+        let mut complete = None;
         if let Some(whole) = whole {
             if !waits {
-                return ConditionResult::Complete(record);
+                return Some(record);
             }
             let pending = PendingMatch {
                 span: whole,
@@ -146,10 +137,10 @@ impl ConditionState {
             if matches!(role, PatternRole::All(_)) {
                 progress.drop_superseded(&pending);
             }
-            undecided = progress.add_pending(compound, pending);
+            complete = progress.add_pending(compound, pending, counters);
         }
         self.update_has_pending();
-        undecided.map_or(ConditionResult::Incomplete, ConditionResult::Undecided)
+        complete
     }
 
     /// Admits the pending matches of the rule that no text at `position` or later can cancel.
@@ -373,12 +364,13 @@ impl RuleProgress {
         });
     }
 
-    /// Adds a complete match that an exception or the end of the text may cancel. If too many wait, it merges into the one
-    /// that was added before it. Returns the record that is not kept then.
+    /// Adds a complete match that an exception or the end of the text may cancel. If too many wait, the last one whose
+    /// scope is decided like that of one before it merges with that one. If there is none, returns the match.
     fn add_pending(
         &mut self,
         compound: &CompoundCondition,
         pending: PendingMatch,
+        counters: &mut Counters,
     ) -> Option<RecordedMatch> {
         let span = pending.span;
         let is_excepted = self
@@ -392,28 +384,34 @@ impl RuleProgress {
             let is_far = |from: TextPosition| span.end.char - from.char > u64::from(last);
             self.pending.retain(|pending| !is_far(pending.start));
         }
-        if compound.reports_every() || self.pending.len() < PENDING_MATCHES {
-            self.push_pending(pending);
+        self.push_pending(pending);
+        if compound.reports_every() || self.pending.len() <= PENDING_MATCHES {
             return None;
         }
-        self.earliest_pending = self.earliest_pending.min(span.start);
-        let newest = self.pending.back_mut()?;
-        Some(newest.merge(pending, compound.last.is_some()))
+        counters.unconfirmed += 1;
+        let is_alike = |a: usize, b: usize| {
+            let [a, b] = [a, b].map(|index| &self.pending[index].record);
+            a.allowed_texts == b.allowed_texts && a.file == b.file
+        };
+        let Some((kept, merged)) = last_alike(0..self.pending.len(), is_alike) else {
+            return self.pending.pop_back().map(|pending| pending.record);
+        };
+        let merged = self.pending.remove(merged)?;
+        self.pending[kept].merge(merged, compound);
+        None
     }
 }
 
 impl PendingMatch {
-    /// Merges with a match that was added later, so that what cancels both must be near both. Returns the record that is not
-    /// kept: the later one, unless the match that begins last decides.
-    fn merge(&mut self, later: PendingMatch, last_decides: bool) -> RecordedMatch {
+    /// Merges with a match that was added later: what cancels both must be near both. If the match that begins last decides,
+    /// that one is kept.
+    fn merge(&mut self, mut later: PendingMatch, compound: &CompoundCondition) {
         self.span = self.span.with(later.span);
         self.start = self.start.max(later.start);
-        let mut merged = later.record;
-        if last_decides {
-            std::mem::swap(&mut self.record, &mut merged);
+        if compound.last.is_some() {
+            std::mem::swap(&mut self.record, &mut later.record);
         }
-        self.record.matches += std::mem::replace(&mut merged.matches, 1);
-        merged
+        self.record.merge(later.record, compound.redacts);
     }
 }
 

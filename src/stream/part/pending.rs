@@ -4,13 +4,14 @@
 //! forgotten:
 //!
 //! - Only matches of one [`ScopeClass`] merge. Whatever becomes known, they are decided alike.
-//! - A merged match is counted with the one that is kept. The kept one ends before it, so a hit is the earliest one.
-//! - The text of a merged match is no longer known. If the rule redacts, it is redacted at once
-//!   ([`StreamState::add_undecided`]).
+//! - The kept one ends before those that merge with it, so a hit is the earliest match. They are counted, held and redacted
+//!   with it ([`MergedMatches`](crate::stream::state::MergedMatches)), and only their text is dropped.
 //! - If each match that is kept is of another class, the next one counts at once.
 //!
 //! The matches that are kept depend only on those that were added, not on their order: the views of one delta are read
 //! one after the other.
+
+use std::ops::Range;
 
 use crate::program::{CompoundCondition, Program};
 use crate::stream::buffers::PENDING_MATCHES;
@@ -93,20 +94,15 @@ impl PendingMatches {
         if is_unlimited || range.len() <= PENDING_MATCHES {
             return None;
         }
-        // The last one that has one of its class before it.
-        for index in range.clone().rev() {
-            let class = &self.matches[index].class;
-            let before = &mut self.matches[range.start..index].iter();
-            if let Some(kept) = before.rposition(|known| known.class == *class) {
-                let merged = self.matches.remove(index).record;
-                self.matches[range.start + kept].record.matches += merged.matches;
-                state.add_undecided(program, &merged);
-                return None;
-            }
-        }
-        let last = self.matches.remove(range.end - 1).record;
-        state.counters.unconfirmed += 1;
-        Some(last)
+        let is_alike = |a: usize, b: usize| self.matches[a].class == self.matches[b].class;
+        let Some((kept, merged)) = last_alike(range.clone(), is_alike) else {
+            state.counters.unconfirmed += 1;
+            return Some(self.matches.remove(range.end - 1).record);
+        };
+        let merged = self.matches.remove(merged).record;
+        let redacts = compound.is_some_and(|it| it.redacts);
+        self.matches[kept].record.merge(merged, redacts);
+        None
     }
 
     /// Inserts a match at its place. If the first match of a rule is enough, only the first one of each class is kept.
@@ -128,8 +124,7 @@ impl PendingMatches {
             && last.key() < added.key()
         {
             // Merged matches come after those that are kept, so the last one stands for them.
-            added.record.matches += last.record.matches - 1;
-            last.record.matches = 1;
+            added.record.take_merged(&mut last.record);
         }
         let key = added.key();
         let index = of_rule.partition_point(|known| known.key() <= key);
@@ -137,13 +132,25 @@ impl PendingMatches {
     }
 
     /// Returns the indices of the matches of a rule.
-    fn range(&self, rule: RuleId) -> std::ops::Range<usize> {
+    fn range(&self, rule: RuleId) -> Range<usize> {
         let before = |until: fn(RuleId, RuleId) -> bool| {
             self.matches
                 .partition_point(|known| until(known.record.hit.rule, rule))
         };
         before(|known, rule| known < rule)..before(|known, rule| known <= rule)
     }
+}
+
+/// Returns the last index of the range at which there is something alike to that at an index before it, and the greatest such
+/// index before it, which comes first.
+pub(super) fn last_alike(
+    range: Range<usize>,
+    is_alike: impl Fn(usize, usize) -> bool,
+) -> Option<(usize, usize)> {
+    range.clone().rev().find_map(|index| {
+        let mut before = (range.start..index).rev();
+        Some((before.find(|before| is_alike(*before, index))?, index))
+    })
 }
 
 impl ScopedMatch {

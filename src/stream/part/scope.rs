@@ -244,7 +244,7 @@ impl PartScope {
     pub(super) fn undecided_from(&self, program: &Program) -> Option<u64> {
         let holds = |rule: RuleId| program.rule(rule).holds_live();
         let held = self.pending.iter().filter(|record| holds(record.hit.rule));
-        let pending = held.filter_map(|record| record.start);
+        let pending = held.filter_map(RecordedMatch::first_start);
         pending.chain(self.conditions.undecided_from(holds)).min()
     }
 

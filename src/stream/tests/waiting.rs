@@ -182,3 +182,25 @@ fn allowed_texts_are_compared_with_all_of_a_long_match() {
         assert_eq!(found, hits, "{text}");
     }
 }
+
+#[test]
+fn a_rule_that_counts_redacts_from_that_number_on() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text']\naction = 'redact'\nmatch.any = [{ literal = 'ab' }]\n\
+         match.count = 2",
+    );
+    let text = b"ab ab ab.";
+    for size in [1, 4, 100] {
+        let mut conversation = crate::Conversation::new(&pack);
+        let mut turn = conversation.turn("");
+        let mut attempt = turn.attempt();
+        let mut out = Vec::new();
+        assert_eq!(attempt.open(PART, Channel::Text), crate::Flow::Go);
+        for delta in text.chunks(size) {
+            out.extend_from_slice(attempt.forward(PART, delta).expect("nothing is cut"));
+        }
+        assert_eq!(attempt.finish(), crate::Flow::Go);
+        out.extend_from_slice(attempt.take(PART));
+        assert_eq!(out, b"ab [redacted] [redacted].", "pieces of {size}");
+    }
+}

@@ -277,6 +277,27 @@ fn rule(random: &mut Random, number: usize) -> String {
         key("hold", "true".to_owned());
     }
     out += &condition(random);
+    if random.one_in(5) {
+        out += &allow(random, number);
+    }
+    out
+}
+
+/// Returns an allow entry for the rule with that number.
+fn allow(random: &mut Random, number: usize) -> String {
+    let mut out = format!("[[allow]]\nrules = ['t/r{number}']\nreason = 'r'\n");
+    let mut key = |name: &str, list: &str| writeln!(out, "{name} = {list}").unwrap();
+    let which = random.below(5);
+    if which != 0 {
+        let texts = random.list(&["foo", "b*", "*o*", "key*", "?b", "rm*"], 2);
+        key("text", &quoted_list(&texts));
+    }
+    if which < 3 {
+        key("paths", "['**/*.rs']");
+    }
+    if which == 4 {
+        key("tools", "['bash']");
+    }
     out
 }
 

@@ -482,8 +482,10 @@ fn add_match(
     }
     if compound.extent() == ConditionExtent::Haystack || compound.last.is_some() {
         let counters = &mut admission.state.counters;
-        let result = conditions.add_match(compound, role, found, record, counters);
-        admission.admit_result(result);
+        let complete = conditions.add_match(compound, role, found, record, counters);
+        complete
+            .into_iter()
+            .for_each(|record| admission.admit(record));
     } else {
         admission.queue(role, found.clone(), record);
     }
