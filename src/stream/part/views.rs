@@ -1,6 +1,6 @@
 //! The views of one part, and the readers of their output.
 //!
-//! There is a reader for each [`ViewKey`](crate::program::ViewKey) of the channel. It reads each longest run of text
+//! There is a reader for each [`ViewKey`] of the channel. It reads each longest run of text
 //! that its key sees as a haystack of its own; without regions, the whole haystack, folded.
 //!
 //! # Invariants
@@ -28,11 +28,11 @@ use super::ast::CodeTrees;
 use super::commands::CallCommandReader;
 use super::deferred::{MemberList, SteppedText};
 use super::detectors::DetectorReader;
-use super::haystack::HaystackReader;
-use crate::program::{ChannelRules, ViewRules, ViewSource};
+use crate::program::{ChannelRules, ViewKey, ViewRules, ViewSource};
 use crate::rule::Channel;
 use crate::stream::Counters;
 use code::{CodeReader, CodeTagger};
+use reader::ViewReader;
 use ttsr_views::chunk::{Chunk, ChunkSink, DecidedOffset, RegionSet, Tag};
 use ttsr_views::edit::{EditLimits, EditView};
 use ttsr_views::fold::FoldView;
@@ -42,6 +42,7 @@ use ttsr_views::path::normalise;
 use ttsr_views::shell::{ShellLimits, ShellView};
 
 mod code;
+mod reader;
 
 /// The views that the rules of a channel need, for one part.
 #[derive(Debug)]
@@ -59,15 +60,15 @@ pub(super) struct Views {
     /// True if a value was opened and none of its bytes has arrived.
     is_fresh: bool,
     outputs: ViewOutputs,
+    /// In the order of [`ChannelRules::detectors`].
+    detectors: Box<[DetectorReader]>,
 }
 
-/// The readers of the views' output, and what they share.
+/// The readers of the views' output but the detectors, and what they share.
 #[derive(Debug)]
 struct ViewOutputs {
     /// In the order of [`ChannelRules::views`].
     readers: Box<[ViewReader]>,
-    /// In the order of [`ChannelRules::detectors`].
-    detectors: Box<[DetectorReader]>,
     /// Set if a rule has syntax-tree patterns.
     #[cfg(feature = "ast")]
     trees: Option<CodeTrees>,
@@ -75,22 +76,6 @@ struct ViewOutputs {
     file: Option<Arc<str>>,
     /// Offset of the end of the last Markdown output.
     markdown_end: u64,
-}
-
-/// The reader of the text that one key sees.
-#[derive(Debug)]
-struct ViewReader {
-    /// `None` until the key first sees text.
-    reader: Option<HaystackReader>,
-    fold: Option<FoldView>,
-    /// True if the key sees the region that the text is in.
-    accepts_tag: bool,
-    /// True if a haystack is open.
-    is_open: bool,
-    /// The file of the last haystack.
-    file: Option<Arc<str>>,
-    /// Offset of the end of the last byte read.
-    end: u64,
 }
 
 impl Views {
@@ -124,12 +109,12 @@ impl Views {
             is_fresh: false,
             outputs: ViewOutputs {
                 readers: rules.views.iter().map(ViewReader::new).collect(),
-                detectors,
                 #[cfg(feature = "ast")]
                 trees,
                 file: None,
                 markdown_end: 0,
             },
+            detectors,
         }))
     }
 
@@ -230,7 +215,7 @@ impl Views {
         max_held: usize,
         members: &mut MemberList<'a>,
     ) -> bool {
-        if !self.is_markdown_only() || self.outputs.detectors.iter().any(|it| it.holds) {
+        if !self.is_markdown_only() || self.detectors.iter().any(|it| it.holds) {
             return false;
         }
         let readers = self.outputs.readers.iter().zip(&rules.views).enumerate();
@@ -265,7 +250,7 @@ impl Views {
 
     /// Reads a chunk for the detectors, which the views emit as it is.
     pub(super) fn push_detectors(&mut self, admission: &mut Admission<'_>, chunk: Chunk<'_>) {
-        for detector in &mut self.outputs.detectors {
+        for detector in &mut self.detectors {
             detector.push(admission, HaystackScope::default(), chunk);
         }
     }
@@ -276,14 +261,19 @@ impl Views {
         admission: &mut Admission<'_>,
         chunk: &Chunk<'_>,
     ) {
-        let detectors = std::mem::take(&mut self.outputs.detectors);
-        self.push(admission, None, chunk);
-        self.outputs.detectors = detectors;
+        debug_assert!(self.is_markdown_only(), "no other view defers text");
+        let scope = HaystackScope::default();
+        self.outputs.push_whole(admission, scope, *chunk);
+        if let Some(markdown) = &mut self.markdown {
+            let source = ViewSource::Markdown;
+            let fanout = self.outputs.fanout(&mut [], source, None, admission);
+            markdown.push(*chunk, &mut CodeTagger::new(self.code.as_mut(), fanout));
+        }
     }
 
     /// Returns a number of bytes within which no detector can report, whatever they are.
     pub(super) fn bytes_until_report(&self) -> usize {
-        let detectors = self.outputs.detectors.iter();
+        let detectors = self.detectors.iter();
         let until_report = detectors.map(DetectorReader::bytes_until_report);
         until_report.min().unwrap_or(usize::MAX)
     }
@@ -307,13 +297,8 @@ impl Views {
         scope: HaystackScope<'_>,
         chunk: Chunk<'_>,
     ) {
-        let rules = admission.context.rules;
-        for (reader, view) in self.outputs.readers.iter_mut().zip(&rules.views) {
-            if view.key.source.is_none() {
-                reader.push(view, admission, scope, chunk);
-            }
-        }
-        for detector in self.outputs.whole_detectors(scope) {
+        self.outputs.push_whole(admission, scope, chunk);
+        for detector in whole_detectors(&mut self.detectors, scope) {
             detector.push(admission, scope, chunk);
         }
     }
@@ -352,7 +337,7 @@ impl Views {
                 reader.finish(view, admission, scope, end);
             }
         }
-        for detector in self.outputs.whole_detectors(scope) {
+        for detector in whole_detectors(&mut self.detectors, scope) {
             detector.cut(admission, scope, end.decided);
         }
         if arg.is_some_and(ArgPath::is_key) {
@@ -376,14 +361,12 @@ impl Views {
         if let Some(commands) = &mut self.commands {
             commands.finish(admission, end);
         }
-        let ViewOutputs {
-            readers, detectors, ..
-        } = &mut self.outputs;
-        for detector in detectors.iter_mut().filter(|it| it.source.is_some()) {
+        let detectors = self.detectors.iter_mut();
+        for detector in detectors.filter(|it| it.source.is_some()) {
             detector.finish(admission, HaystackScope::default(), end);
         }
         let rules = admission.context.rules;
-        for (reader, view) in readers.iter_mut().zip(&rules.views) {
+        for (reader, view) in self.outputs.readers.iter_mut().zip(&rules.views) {
             let arg = match view.key.source {
                 Some(ViewSource::Shell) => self.command.as_ref(),
                 _ => None,
@@ -407,7 +390,7 @@ impl Views {
             };
             reader.undecided_from(view).unwrap_or(emitted).min(emitted)
         });
-        let held = self.outputs.detectors.iter().filter(|it| it.holds);
+        let held = self.detectors.iter().filter(|it| it.holds);
         let detectors = held.map(|detector| {
             // A detector without a view has read everything.
             let source = detector.source;
@@ -456,7 +439,8 @@ impl Views {
         feed: impl FnOnce(&mut MarkdownView, &mut CodeTagger<'_, '_>),
     ) {
         if let Some(markdown) = &mut self.markdown {
-            let fanout = self.outputs.fanout(ViewSource::Markdown, None, admission);
+            let (detectors, source) = (&mut self.detectors[..], ViewSource::Markdown);
+            let fanout = self.outputs.fanout(detectors, source, None, admission);
             feed(markdown, &mut CodeTagger::new(self.code.as_mut(), fanout));
         }
     }
@@ -467,7 +451,8 @@ impl Views {
         feed: impl FnOnce(&mut EditView, &mut CodeTagger<'_, '_>),
     ) {
         if let Some(edits) = &mut self.edits {
-            let fanout = self.outputs.fanout(ViewSource::Edits, None, admission);
+            let (detectors, source) = (&mut self.detectors[..], ViewSource::Edits);
+            let fanout = self.outputs.fanout(detectors, source, None, admission);
             feed(edits, &mut CodeTagger::new(self.code.as_mut(), fanout));
         }
     }
@@ -479,136 +464,65 @@ impl Views {
     ) {
         if let Some(shell) = &mut self.shell {
             let arg = self.command.as_ref();
-            let mut fanout = self.outputs.fanout(ViewSource::Shell, arg, admission);
+            let (detectors, source) = (&mut self.detectors[..], ViewSource::Shell);
+            let mut fanout = self.outputs.fanout(detectors, source, arg, admission);
             feed(shell, &mut fanout);
         }
     }
 }
 
 impl ViewOutputs {
+    /// Distributes the output of `source` to these readers and to `detectors`.
     fn fanout<'v, 'j>(
         &'v mut self,
+        detectors: &'v mut [DetectorReader],
         source: ViewSource,
         arg: Option<&'v ArgPath>,
         admission: &'v mut Admission<'j>,
     ) -> ViewFanout<'v, 'j> {
         ViewFanout {
             outputs: self,
+            detectors,
             source,
             arg,
             admission,
-            is_late: false,
         }
     }
 
-    /// Returns the detectors that read a haystack in that scope whole.
-    fn whole_detectors(
+    /// Reads a chunk for the readers that see the whole haystack.
+    fn push_whole(
         &mut self,
-        scope: HaystackScope<'_>,
-    ) -> impl Iterator<Item = &mut DetectorReader> {
-        let is_key = scope.arg.is_some_and(ArgPath::is_key);
-        let detectors = self.detectors.iter_mut();
-        detectors.filter(move |it| it.source.is_none() && (!is_key || it.reads_keys()))
-    }
-}
-
-impl ViewReader {
-    fn new(rules: &ViewRules) -> ViewReader {
-        let folds = rules.key.folds;
-        ViewReader {
-            reader: None,
-            fold: (!folds.is_empty()).then(|| FoldView::new(folds)),
-            accepts_tag: rules.key.source.is_none(),
-            is_open: false,
-            file: None,
-            end: 0,
-        }
-    }
-
-    /// Reads a chunk, if the key sees the region that it is in.
-    #[inline]
-    fn push(
-        &mut self,
-        view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
         chunk: Chunk<'_>,
     ) {
-        if !self.accepts_tag || chunk.bytes.is_empty() {
-            return;
-        }
-        if !self.is_open {
-            self.open(view, scope);
-        }
-        let ViewReader { reader, fold, .. } = self;
-        let Some(reader) = reader else {
-            return;
-        };
-        match fold {
-            Some(fold) => fold.push(chunk, &mut |chunk| {
+        let rules = admission.context.rules;
+        for (reader, view) in self.readers.iter_mut().zip(&rules.views) {
+            if view.key.source.is_none() {
                 reader.push(view, admission, scope, chunk);
-            }),
-            None => reader.push(view, admission, scope, chunk),
+            }
         }
-        self.end = chunk.end(chunk.bytes.len() - 1);
     }
+}
 
-    /// Starts a haystack. The regions of a part are one text, as long as they belong to the same file; without regions,
-    /// each haystack is a text.
-    #[inline(never)]
-    fn open(&mut self, view: &ViewRules, scope: HaystackScope<'_>) {
-        self.is_open = true;
-        let is_same_text = view.key.source.is_some() && self.file.as_ref() == scope.file;
-        match &mut self.reader {
-            Some(reader) if is_same_text => reader.continue_text(view),
-            Some(reader) => reader.restart(view),
-            None => self.reader = Some(HaystackReader::new(view)),
-        }
-        if !is_same_text {
-            self.file = scope.file.cloned();
-        }
-    }
-
-    /// Returns the offset of the first byte that an undecided match of a rule that holds may contain.
-    fn undecided_from(&self, view: &ViewRules) -> Option<u64> {
-        let folding = self.fold.as_ref().and_then(FoldView::pending_from);
-        let reader = self.reader.as_ref();
-        let reading = reader.and_then(|reader| reader.undecided_from(view));
-        folding.into_iter().chain(reading).min()
-    }
-
-    /// Ends the haystack, if one is open.
-    fn finish(
-        &mut self,
-        view: &ViewRules,
-        admission: &mut Admission<'_>,
-        scope: HaystackScope<'_>,
-        end: DecidedOffset,
-    ) {
-        let is_open = std::mem::take(&mut self.is_open);
-        let ViewReader { reader, fold, .. } = self;
-        let Some(reader) = reader.as_mut().filter(|_| is_open) else {
-            return;
-        };
-        if let Some(fold) = fold {
-            fold.finish(end.decided, &mut |chunk| {
-                reader.push(view, admission, scope, chunk);
-            });
-        }
-        reader.finish(view, admission, scope, end);
-    }
+/// Returns the detectors that read a haystack in that scope whole.
+fn whole_detectors<'d>(
+    detectors: &'d mut [DetectorReader],
+    scope: HaystackScope<'_>,
+) -> impl Iterator<Item = &'d mut DetectorReader> {
+    let is_key = scope.arg.is_some_and(ArgPath::is_key);
+    let detectors = detectors.iter_mut();
+    detectors.filter(move |it| it.source.is_none() && (!is_key || it.reads_keys()))
 }
 
 /// Distributes the output of a view to the readers that see it.
 struct ViewFanout<'v, 'j> {
     outputs: &'v mut ViewOutputs,
+    detectors: &'v mut [DetectorReader],
     source: ViewSource,
     /// The argument that the output belongs to, if it is a single one.
     arg: Option<&'v ArgPath>,
     admission: &'v mut Admission<'j>,
-    /// True if the output has been distributed already and its language is known only now: only the readers that
-    /// distinguish comments, strings and the rest of code read it again.
-    is_late: bool,
 }
 
 /// Returns the scope of the output of `source`: only edits name files.
@@ -624,17 +538,18 @@ fn output_scope<'a>(
 }
 
 impl<'j> ViewFanout<'_, 'j> {
+    /// Calls `on` with the readers of the output of this view whose key `reads` accepts.
     #[inline]
     fn for_each_reader(
         &mut self,
+        reads: impl Fn(&ViewKey) -> bool,
         mut on: impl FnMut(&mut ViewReader, &'j ViewRules, &mut Admission<'j>, HaystackScope<'_>),
     ) {
         let ViewOutputs { readers, file, .. } = &mut *self.outputs;
         let scope = output_scope(self.source, self.arg, file);
         let rules = self.admission.context.rules;
         for (reader, view) in readers.iter_mut().zip(&rules.views) {
-            let reads = !self.is_late || view.key.distinguishes_code();
-            if view.key.source == Some(self.source) && reads {
+            if view.key.source == Some(self.source) && reads(&view.key) {
                 on(reader, view, self.admission, scope);
             }
         }
@@ -645,15 +560,10 @@ impl<'j> ViewFanout<'_, 'j> {
         &mut self,
         mut on: impl FnMut(&mut DetectorReader, &mut Admission<'j>, HaystackScope<'_>),
     ) {
-        let ViewOutputs {
-            detectors, file, ..
-        } = &mut *self.outputs;
-        let scope = output_scope(self.source, None, file);
-        if self.is_late {
-            return;
-        }
+        let scope = output_scope(self.source, None, &self.outputs.file);
         let source = Some(self.source);
-        for detector in detectors.iter_mut().filter(|it| it.source == source) {
+        let detectors = self.detectors.iter_mut();
+        for detector in detectors.filter(|it| it.source == source) {
             on(detector, self.admission, scope);
         }
     }
@@ -668,12 +578,44 @@ impl<'j> ViewFanout<'_, 'j> {
         let source = self.source;
         let ViewOutputs { trees, file, .. } = &mut *self.outputs;
         let scope = output_scope(source, None, file);
-        if self.is_late {
-            return;
-        }
         if let Some(trees) = trees.as_mut().filter(|trees| trees.source() == source) {
             on(trees, self.admission, scope);
         }
+    }
+}
+
+impl ViewFanout<'_, '_> {
+    #[inline]
+    fn set_reader_tags(&mut self, reads: impl Fn(&ViewKey) -> bool, tag: Tag, at: DecidedOffset) {
+        let decided = at.decided;
+        self.for_each_reader(reads, |reader, view, admission, scope| {
+            reader.accepts_tag = view.key.accepts_tag(tag);
+            if !reader.accepts_tag && !view.key.continues_in(tag) {
+                let end = DecidedOffset {
+                    offset: reader.end,
+                    decided: decided.max(reader.end),
+                };
+                reader.finish(view, admission, scope, end);
+            }
+        });
+    }
+
+    #[inline]
+    fn push_readers(&mut self, reads: impl Fn(&ViewKey) -> bool, chunk: Chunk<'_>) {
+        self.for_each_reader(reads, |reader, view, admission, scope| {
+            reader.push(view, admission, scope, chunk);
+        });
+    }
+
+    #[inline]
+    fn cut_readers(&mut self, reads: impl Fn(&ViewKey) -> bool, end: DecidedOffset) {
+        self.for_each_reader(reads, |reader, view, admission, scope| {
+            let end = DecidedOffset {
+                offset: reader.end.min(end.offset),
+                decided: end.decided(),
+            };
+            reader.finish(view, admission, scope, end);
+        });
     }
 }
 
@@ -687,16 +629,7 @@ impl ChunkSink for ViewFanout<'_, '_> {
         self.for_each_detector(|detector, admission, scope| {
             detector.enter_region(tag, admission, scope, decided);
         });
-        self.for_each_reader(|reader, view, admission, scope| {
-            reader.accepts_tag = view.key.accepts_tag(tag);
-            if !reader.accepts_tag && !view.key.continues_in(tag) {
-                let end = DecidedOffset {
-                    offset: reader.end,
-                    decided: decided.max(reader.end),
-                };
-                reader.finish(view, admission, scope, end);
-            }
-        });
+        self.set_reader_tags(|_| true, tag, at);
     }
 
     #[inline]
@@ -706,9 +639,7 @@ impl ChunkSink for ViewFanout<'_, '_> {
         }
         #[cfg(feature = "ast")]
         self.with_trees(|trees, admission, scope| trees.push(admission, scope, chunk));
-        self.for_each_reader(|reader, view, admission, scope| {
-            reader.push(view, admission, scope, chunk);
-        });
+        self.push_readers(|_| true, chunk);
         self.for_each_detector(|detector, admission, scope| detector.push(admission, scope, chunk));
     }
 
@@ -719,13 +650,7 @@ impl ChunkSink for ViewFanout<'_, '_> {
         self.for_each_detector(|detector, admission, scope| {
             detector.cut(admission, scope, decided);
         });
-        self.for_each_reader(|reader, view, admission, scope| {
-            let end = DecidedOffset {
-                offset: reader.end.min(end.offset),
-                decided,
-            };
-            reader.finish(view, admission, scope, end);
-        });
+        self.cut_readers(|_| true, end);
     }
 
     fn set_file(&mut self, path: &str, decided: u64) {

@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 
 use super::context::{MAX_EXCERPT, MatchContext};
 use super::exceptions::Exceptions;
-use super::first_end::{FirstEndReader, StopKind, is_taken};
+use super::first_end::{StopKind, is_taken};
 use super::{Admission, HaystackScope};
 use crate::program::{ConfirmTable, FirstEndPattern, FirstEndRole, ViewRules};
-use crate::stream::window::WINDOW;
+use crate::stream::window::{WINDOW, Window};
 use ttsr_automata::lookaround::verify::{Verification, Verifier, nth_char_end};
 use ttsr_automata::utf8::Utf8Decoder;
-use ttsr_automata::{MatchEvent, PatternId};
+use ttsr_automata::{Cursor, MatchEvent, PatternId};
 use ttsr_views::chunk::{Chunk, DecidedOffset};
 
 /// Bytes that are stepped before the candidates in them are verified.
@@ -380,28 +380,40 @@ impl<'a> Confirmer<'a, '_> {
     }
 }
 
-impl FirstEndReader {
-    /// [`FirstEndReader::push_verbatim`] for a view with confirmed patterns.
-    pub(super) fn confirm_verbatim(
-        &mut self,
-        queue: &mut CandidateQueue,
+/// The search of a view in which some pattern looks around.
+pub(super) struct ConfirmingSearch<'r> {
+    pub(super) cursor: &'r mut Cursor,
+    pub(super) window: &'r mut Window,
+    pub(super) exceptions: &'r mut Option<Box<Exceptions>>,
+    pub(super) queue: &'r mut CandidateQueue,
+}
+
+impl ConfirmingSearch<'_> {
+    /// Reads bytes that are in the part unchanged, from offset `at`.
+    pub(super) fn push_verbatim(
+        self,
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
         bytes: &[u8],
         at: u64,
     ) {
-        let mut exceptions = self.exceptions.take();
+        let ConfirmingSearch {
+            cursor,
+            window,
+            exceptions,
+            queue,
+        } = self;
         let mut confirmer = Confirmer {
             view,
             admission,
             scope,
-            exceptions: &mut exceptions,
+            exceptions,
         };
         for (number, block) in bytes.chunks(BLOCK).enumerate() {
             let at = at + (number * BLOCK) as u64;
             let begin = queue.total();
-            self.step(queue, &mut confirmer, block, |from_end| {
+            step(cursor, window, queue, &mut confirmer, block, |from_end| {
                 let decided = at + (block.len() - from_end.read) as u64;
                 DecidedOffset {
                     offset: decided - from_end.back as u64,
@@ -410,103 +422,64 @@ impl FirstEndReader {
             });
             queue.append(block);
             queue.advance(&mut confirmer, |seen| at + (seen - begin));
-            self.window.push(block);
+            window.push(block);
         }
-        self.exceptions = exceptions;
     }
 
-    /// [`FirstEndReader::push_chunk`] for a chunk that was held back, in a view with confirmed patterns. `offset`
-    /// returns the offset in the part that is the given number of bytes before the end of the chunk. The bytes of such
+    /// Reads a chunk that was held back. `offset` returns the offset in the part that is the given number of bytes before the end of the chunk. The bytes of such
     /// a chunk may have become certain at different times.
-    pub(super) fn confirm_held(
-        &mut self,
-        queue: &mut CandidateQueue,
+    pub(super) fn push_held(
+        self,
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
         chunk: Chunk<'_>,
         offset: impl Fn(usize) -> u64,
     ) {
-        let mut exceptions = self.exceptions.take();
+        let ConfirmingSearch {
+            cursor,
+            window,
+            exceptions,
+            queue,
+        } = self;
         let mut confirmer = Confirmer {
             view,
             admission,
             scope,
-            exceptions: &mut exceptions,
+            exceptions,
         };
         for (number, block) in chunk.bytes.chunks(BLOCK).enumerate() {
             let begin = queue.total();
             let decided = |read: usize| chunk.decided(number * BLOCK + read - 1);
             let rest = chunk.bytes.len() - (number * BLOCK + block.len());
-            self.step(queue, &mut confirmer, block, |from_end| DecidedOffset {
-                offset: offset(rest + from_end.read + from_end.back),
-                decided: decided(block.len() - from_end.read),
+            step(cursor, window, queue, &mut confirmer, block, |from_end| {
+                DecidedOffset {
+                    offset: offset(rest + from_end.read + from_end.back),
+                    decided: decided(block.len() - from_end.read),
+                }
             });
             queue.append(block);
             queue.advance(&mut confirmer, |seen| decided((seen - begin) as usize));
-            self.window.push(block);
-        }
-        self.exceptions = exceptions;
-    }
-
-    /// Steps a block: matches that need no confirmation are admitted, the others are reported to `queue`.
-    fn step(
-        &mut self,
-        queue: &mut CandidateQueue,
-        confirmer: &mut Confirmer<'_, '_>,
-        block: &[u8],
-        end_of: impl Fn(OffsetFromEnd) -> DecidedOffset,
-    ) {
-        let begin = queue.total();
-        let FirstEndReader { cursor, window, .. } = self;
-        let Confirmer {
-            view,
-            admission,
-            scope,
-            exceptions,
-        } = confirmer;
-        let end_of = |event: &MatchEvent| {
-            end_of(OffsetFromEnd {
-                read: block.len() - event.at - 1,
-                back: event.back,
-            })
-        };
-        let mut admit = |event: MatchEvent| {
-            admission.admit_first_end(view, *scope, &event, end_of(&event), || {
-                MatchContext::at_end(window, &block[..=event.at], event.back)
-            });
-        };
-        view.matcher.push(cursor, block, |event| {
-            if view.confirms.get(event.pattern).is_some() {
-                let seen = begin + (event.at + 1) as u64;
-                let at = seen - event.back as u64;
-                queue.report(event.pattern, at, end_of(&event).offset, seen);
-            } else if !is_taken(exceptions, view, event, window) {
-                admit(event);
-            }
-        });
-        if let Some(exceptions) = exceptions {
-            exceptions.take_matches(view).for_each(admit);
+            window.push(block);
         }
     }
 
-    /// [`FirstEndReader::flush`] and [`FirstEndReader::finish`] for a view with confirmed patterns.
-    pub(super) fn confirm_end(
-        &mut self,
-        queue: &mut CandidateQueue,
+    /// Reports the matches that the end of the text decides.
+    pub(super) fn stop(
+        self,
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
         end: DecidedOffset,
         kind: StopKind,
     ) {
-        let total = queue.total();
-        let FirstEndReader {
+        let ConfirmingSearch {
             cursor,
             window,
             exceptions,
-            ..
+            queue,
         } = self;
+        let total = queue.total();
         let offset = |event: &MatchEvent| end.offset - event.back as u64;
         let mut admit = |event: MatchEvent| {
             let end = DecidedOffset {
@@ -545,6 +518,47 @@ impl FirstEndReader {
         if kind == StopKind::Finish {
             queue.finish(confirmer, end.decided);
         }
+    }
+}
+
+/// Steps a block: matches that need no confirmation are admitted, the others are reported to `queue`.
+fn step(
+    cursor: &mut Cursor,
+    window: &Window,
+    queue: &mut CandidateQueue,
+    confirmer: &mut Confirmer<'_, '_>,
+    block: &[u8],
+    end_of: impl Fn(OffsetFromEnd) -> DecidedOffset,
+) {
+    let begin = queue.total();
+    let Confirmer {
+        view,
+        admission,
+        scope,
+        exceptions,
+    } = confirmer;
+    let end_of = |event: &MatchEvent| {
+        end_of(OffsetFromEnd {
+            read: block.len() - event.at - 1,
+            back: event.back,
+        })
+    };
+    let mut admit = |event: MatchEvent| {
+        admission.admit_first_end(view, *scope, &event, end_of(&event), || {
+            MatchContext::at_end(window, &block[..=event.at], event.back)
+        });
+    };
+    view.matcher.push(cursor, block, |event| {
+        if view.confirms.get(event.pattern).is_some() {
+            let seen = begin + (event.at + 1) as u64;
+            let at = seen - event.back as u64;
+            queue.report(event.pattern, at, end_of(&event).offset, seen);
+        } else if !is_taken(exceptions, view, event, window) {
+            admit(event);
+        }
+    });
+    if let Some(exceptions) = exceptions {
+        exceptions.take_matches(view).for_each(admit);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 #[cfg(feature = "lookaround")]
-use super::confirm::CandidateQueue;
+use super::confirm::{CandidateQueue, ConfirmingSearch};
 use super::context::MatchContext;
 use super::exceptions::Exceptions;
 use super::{Admission, HaystackScope};
@@ -129,12 +129,9 @@ impl FirstEndReader {
         bytes: &[u8],
         at: u64,
     ) {
-        // Taken out, because the confirmation borrows the rest of the reader.
         #[cfg(feature = "lookaround")]
-        if let Some(mut candidates) = self.candidates.take() {
-            self.confirm_verbatim(&mut candidates, view, admission, scope, bytes, at);
-            self.candidates = Some(candidates);
-            return;
+        if let Some(search) = self.confirming() {
+            return search.push_verbatim(view, admission, scope, bytes, at);
         }
         self.search(view, bytes, |event, window| {
             let read = event.at + 1;
@@ -147,6 +144,19 @@ impl FirstEndReader {
                 MatchContext::at_end(window, &bytes[..read], event.back)
             });
         });
+    }
+
+    /// Returns the search of a view in which some pattern looks around.
+    #[cfg(feature = "lookaround")]
+    #[inline]
+    fn confirming(&mut self) -> Option<ConfirmingSearch<'_>> {
+        let queue = self.candidates.as_deref_mut()?;
+        Some(ConfirmingSearch {
+            cursor: &mut self.cursor,
+            window: &mut self.window,
+            exceptions: &mut self.exceptions,
+            queue,
+        })
     }
 
     /// Searches bytes, and calls `admit` for each match that no exception excludes, with the window before these bytes.
@@ -221,10 +231,8 @@ impl FirstEndReader {
             OffsetMap::Replacement { end, .. } => end,
         };
         #[cfg(feature = "lookaround")]
-        if let Some(mut candidates) = self.candidates.take() {
-            self.confirm_held(&mut candidates, view, admission, scope, chunk, offset);
-            self.candidates = Some(candidates);
-            return;
+        if let Some(search) = self.confirming() {
+            return search.push_held(view, admission, scope, chunk, offset);
         }
         self.search(view, chunk.bytes, |event, window| {
             let read = event.at + 1;
@@ -270,10 +278,8 @@ impl FirstEndReader {
         kind: StopKind,
     ) {
         #[cfg(feature = "lookaround")]
-        if let Some(mut candidates) = self.candidates.take() {
-            self.confirm_end(&mut candidates, view, admission, scope, end, kind);
-            self.candidates = Some(candidates);
-            return;
+        if let Some(search) = self.confirming() {
+            return search.stop(view, admission, scope, end, kind);
         }
         let FirstEndReader {
             cursor,

@@ -1,7 +1,7 @@
 //! Comments and strings in the output of a view, for rules that distinguish them.
 
 use super::ViewFanout;
-use crate::program::ViewSource;
+use crate::program::{ViewKey, ViewSource};
 use ttsr_views::chunk::{Chunk, ChunkSink, DecidedOffset, Language, Tag};
 use ttsr_views::code::{CodeView, LateCode};
 
@@ -96,32 +96,53 @@ impl ChunkSink for CodeTagger<'_, '_> {
         };
         // Another view: that of the code has read these lines already, without a language, and is further on.
         let mut view = CodeView::default();
-        self.fanout.is_late = true;
         let mut sink = LateSink {
             view: &mut view,
-            fanout: &mut self.fanout,
+            readers: LateReaders {
+                fanout: &mut self.fanout,
+            },
         };
         code.late.emit(language, decided, &mut sink);
-        self.fanout.is_late = false;
     }
 }
 
 /// Tags code whose language was not known when it was distributed.
 struct LateSink<'c, 'v, 'j> {
     view: &'c mut CodeView,
+    readers: LateReaders<'c, 'v, 'j>,
+}
+
+/// The readers that distinguish comments, strings and the rest of code. Of the readers of a view, only they read output
+/// again that has been distributed already.
+struct LateReaders<'c, 'v, 'j> {
     fanout: &'c mut ViewFanout<'v, 'j>,
+}
+
+impl ChunkSink for LateReaders<'_, '_, '_> {
+    fn set_tag(&mut self, tag: Tag, at: DecidedOffset) {
+        self.fanout
+            .set_reader_tags(ViewKey::distinguishes_code, tag, at);
+    }
+
+    fn push(&mut self, chunk: Chunk<'_>) {
+        self.fanout.push_readers(ViewKey::distinguishes_code, chunk);
+    }
+
+    fn cut(&mut self, end: DecidedOffset) {
+        self.fanout.cut_readers(ViewKey::distinguishes_code, end);
+    }
 }
 
 impl ChunkSink for LateSink<'_, '_, '_> {
     fn set_tag(&mut self, tag: Tag, at: DecidedOffset) {
-        self.view.set_tag(tag, at, self.fanout);
+        self.view.set_tag(tag, at, &mut self.readers);
     }
 
     fn push(&mut self, chunk: Chunk<'_>) {
-        self.view.push(chunk, self.fanout);
+        self.view.push(chunk, &mut self.readers);
     }
 
     fn cut(&mut self, end: DecidedOffset) {
-        self.view.cut(end, self.fanout);
+        self.view.cut(end, &mut self.readers);
     }
 }
