@@ -24,13 +24,9 @@ use regex_automata::util::syntax;
 use regex_syntax::hir::Hir;
 use ttsr::{Action, Channel, Hit, Pack, PartId, Pattern, Rule};
 
-#[path = "../src/tests/oracle.rs"]
-#[allow(dead_code, reason = "the unit tests use the rest")]
-mod oracle;
-
 use ttsr_automata::test_support::{self, ForcedLayout};
 use ttsr_automata::{Matcher, PatternLimits, pattern};
-use ttsr_testing::{self as testing, Random};
+use ttsr_testing::{self as testing, Random, oracle};
 
 /// Number of texts per set, and of splits per text in addition to none and all.
 const TEXTS: usize = 192;

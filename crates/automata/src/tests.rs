@@ -2,7 +2,6 @@
 //!
 //! The oracle is regex-automata's PikeVM (`MatchKind::All`, `earliest(true)`) on the unsplit text.
 
-pub(super) mod oracle;
 pub(super) mod shape;
 mod unchecked;
 
@@ -18,11 +17,11 @@ use super::test_support::{
 use super::utf8::Utf8Decoder;
 use super::*;
 use crate::PatternLimits;
-use oracle::{
+use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange};
+use ttsr_testing::oracle::{
     every_end_with, expected, first_end_with, oracle, random_cuts, rare_pattern, strewn_text,
     text_for,
 };
-use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange};
 use ttsr_testing::{Random, scale, skip};
 
 fn matcher(patterns: &[&str], table_bytes: usize) -> Matcher {

@@ -14,6 +14,7 @@ pub mod listener;
 // Under loom, tokio has no sockets.
 #[cfg(not(loom))]
 pub mod opencode;
+pub mod oracle;
 mod random;
 pub mod recordings;
 pub mod skip;

@@ -7,7 +7,7 @@ use regex_automata::{Anchored, Input};
 use super::{Compiler, PikeMatch, PikeVm};
 use crate::PatternLimits;
 use crate::pattern;
-use crate::tests::oracle::oracle;
+use ttsr_testing::oracle::oracle;
 use ttsr_testing::{Random, pattern_text, sample, scale};
 
 fn compiled(pattern: &str, group: Option<u32>) -> PikeVm {

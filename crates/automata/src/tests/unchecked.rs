@@ -1,7 +1,7 @@
 //! Every caller of an unchecked step, on texts and tables that are small enough for Miri.
 
-use super::oracle::{expected, oracle};
 use crate::test_support::{PLANS, ends, first_ends, matcher_of, parsed};
+use ttsr_testing::oracle::{expected, oracle};
 
 /// One with a cut and a suffix, one over bytes, one that overlaps itself.
 const PATTERNS: [&str; 4] = [r"ab[^\n]{0,30}z", r"(?-u:\xA9)b", "aab", r"\bq\b"];

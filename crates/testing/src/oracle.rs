@@ -1,14 +1,16 @@
-//! The oracle of the automata, and random patterns and texts: all that the tests share with `examples/collide.rs`, which
-//! includes this file. It names nothing of this crate.
+//! The oracle of the automata, and random patterns and texts, for the unit tests of `ttsr-automata` and its example
+//! `collide`.
 
 use regex_automata::nfa::thompson;
 use regex_automata::nfa::thompson::pikevm::{Cache, PikeVM};
 use regex_automata::util::syntax;
 use regex_automata::{Input, MatchKind};
 use regex_syntax::hir::Hir;
-use ttsr_testing::{Random, pattern_text, sample};
 
-pub(crate) fn oracle(pattern: &str) -> PikeVM {
+use crate::{Random, pattern_text, sample};
+
+/// Returns the oracle of a pattern.
+pub fn oracle(pattern: &str) -> PikeVM {
     PikeVM::builder()
         .syntax(syntax::Config::new().utf8(false))
         .thompson(thompson::Config::new().utf8(false).nfa_size_limit(None))
@@ -17,12 +19,13 @@ pub(crate) fn oracle(pattern: &str) -> PikeVM {
         .expect(pattern)
 }
 
-pub(crate) fn first_end(vm: &PikeVM, text: &[u8]) -> Option<usize> {
+/// Returns the earliest end of a match.
+pub fn first_end(vm: &PikeVM, text: &[u8]) -> Option<usize> {
     first_end_with(vm, &mut vm.create_cache(), text)
 }
 
-/// As `first_end`, with the cache of the oracle reused.
-pub(crate) fn first_end_with(vm: &PikeVM, cache: &mut Cache, text: &[u8]) -> Option<usize> {
+/// As [`first_end`], with the cache of the oracle reused.
+pub fn first_end_with(vm: &PikeVM, cache: &mut Cache, text: &[u8]) -> Option<usize> {
     let mut slots = [None; 2];
     let input = Input::new(text).earliest(true);
     vm.search_slots(cache, &input, &mut slots);
@@ -30,7 +33,7 @@ pub(crate) fn first_end_with(vm: &PikeVM, cache: &mut Cache, text: &[u8]) -> Opt
 }
 
 /// Returns the ends of all matches, from any start.
-pub(crate) fn every_end_with(vm: &PikeVM, cache: &mut Cache, text: &[u8]) -> Vec<usize> {
+pub fn every_end_with(vm: &PikeVM, cache: &mut Cache, text: &[u8]) -> Vec<usize> {
     let mut slots = [None; 2];
     // Of all matches up to this end, the search returns the one that ends last.
     let mut ends_at = |&end: &usize| {
@@ -40,7 +43,8 @@ pub(crate) fn every_end_with(vm: &PikeVM, cache: &mut Cache, text: &[u8]) -> Vec
     (1..=text.len()).filter(|end| ends_at(end)).collect()
 }
 
-pub(crate) fn expected(vms: &[PikeVM], text: &[u8]) -> Vec<(u32, usize)> {
+/// Returns the first end of each pattern that matches.
+pub fn expected(vms: &[PikeVM], text: &[u8]) -> Vec<(u32, usize)> {
     let ends = vms
         .iter()
         .enumerate()
@@ -49,7 +53,7 @@ pub(crate) fn expected(vms: &[PikeVM], text: &[u8]) -> Vec<(u32, usize)> {
 }
 
 /// Returns random cuts of a text: offsets in rising order, some of them twice (an empty delta).
-pub(crate) fn random_cuts(random: &mut Random, len: usize) -> Vec<usize> {
+pub fn random_cuts(random: &mut Random, len: usize) -> Vec<usize> {
     let mut cuts: Vec<usize> = (0..random.below(5))
         .map(|_| random.below(len + 1))
         .collect();
@@ -58,7 +62,7 @@ pub(crate) fn random_cuts(random: &mut Random, len: usize) -> Vec<usize> {
 }
 
 /// Returns a text that the patterns are likely to match: samples of them in noise.
-pub(crate) fn text_for(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
+pub fn text_for(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
     let mut text = random.noise(6);
     for _ in 0..1 + random.below(2) {
         let hir = &hirs[random.below(hirs.len())];
@@ -70,7 +74,7 @@ pub(crate) fn text_for(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
 }
 
 /// Returns a pattern with a prefix that is rare in ordinary text, so that it has a window.
-pub(crate) fn rare_pattern(random: &mut Random) -> String {
+pub fn rare_pattern(random: &mut Random) -> String {
     const RARE: [&str; 10] = [
         // Windows far from the start.
         "[a-z ]{7}Q#",
@@ -93,7 +97,7 @@ pub(crate) fn rare_pattern(random: &mut Random) -> String {
 }
 
 /// Returns a text of ordinary letters with prefixes, full matches and characters of several bytes in it.
-pub(crate) fn strewn_text(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
+pub fn strewn_text(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
     const PIECES: [&str; 12] = [
         "-", " ", "e", "ab", "Q", "Z#", "é", "\n", "zx", "~", "the ", "日",
     ];
