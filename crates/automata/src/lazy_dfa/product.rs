@@ -319,17 +319,14 @@ impl Product {
     #[inline]
     #[must_use]
     pub fn step(&self, from: ProductState, text: &[u8]) -> Option<ProductStep> {
-        // A local slice: the loads of the loop order what is read through `self`, which would be read again for each byte.
-        let cells = &*self.cells;
-        let (mut state, mut rest, mut after_all) = (from.0, text, text.len());
+        let mut after_all = text.len();
         // Row 0 leads to itself, so the loop needs no test for it.
-        while let Some((&byte, after)) = rest.split_first() {
-            rest = after;
-            state = next(cells, state, byte);
-            if state & ALL_IDLE != 0 {
-                after_all = rest.len();
+        let state = self.step_bytes(from, text, |_, _, next, rest| {
+            if next & ALL_IDLE != 0 {
+                after_all = rest;
             }
-        }
+            next
+        });
         // PERF: most deltas end where no match is held, so `held` is searched for only after the others.
         if state & HELD_IDLE == 0 {
             return self.step_with(from, text, |_, _| None);
@@ -344,6 +341,25 @@ impl Product {
         })
     }
 
+    /// Steps a text byte by byte and returns the last state. `arrive` gets the state before a byte, the byte, the state after
+    /// it, and the number of bytes that follow, and returns the state to continue with.
+    #[inline(always)]
+    fn step_bytes(
+        &self,
+        from: ProductState,
+        text: &[u8],
+        mut arrive: impl FnMut(u32, u8, u32, usize) -> u32,
+    ) -> u32 {
+        // A local slice: the loads of the loop order what is read through `self`, which would be read again for each byte.
+        let cells = &*self.cells;
+        let (mut state, mut rest) = (from.0, text);
+        while let Some((&byte, after)) = rest.split_first() {
+            rest = after;
+            state = arrive(state, byte, next(cells, state, byte), rest.len());
+        }
+        state
+    }
+
     /// Steps a text. `missing` builds a transition that is missing and returns its row, or `None` if it cannot.
     #[inline(always)]
     fn step_with(
@@ -352,15 +368,15 @@ impl Product {
         text: &[u8],
         mut missing: impl FnMut(u32, u8) -> Option<u32>,
     ) -> Option<ProductStep> {
-        let mut state = from.0;
         let mut idle = IdlePositions::default();
-        for (at, &byte) in text.iter().enumerate() {
-            state = match next(&self.cells, state, byte) {
+        let state = self.step_bytes(from, text, |state, byte, next, rest| {
+            let next = match next {
                 0 => missing(state, byte).unwrap_or(0),
                 next => next,
             };
-            idle.record(state, at + 1);
-        }
+            idle.record(next, text.len() - rest);
+            next
+        });
         // Invariant 5. A delta that ends within a character is rare: providers send whole characters.
         (state != 0 && state & PARTIAL == 0).then_some(ProductStep {
             state: ProductState(state),

@@ -8,7 +8,7 @@
 //!
 //! # The loops that step a state
 //!
-//! Eight loops step a state: six that of a lazy DFA, and two that of the [`product`](super::product) of several. The Pike
+//! Seven loops step a state: six that of a lazy DFA, and one that of the [`product`](super::product) of several. The Pike
 //! VM ([`pike`](crate::pike)) has three of its own.
 //!
 //! | loop | file | used for |
@@ -19,8 +19,7 @@
 //! | `push_symbols` | `lazy_dfa/search.rs` | symbols of any kind, with suffixes, reports and unbuilt states |
 //! | `push_fallback` | `lazy_dfa/fallback.rs` | symbols of a cursor that has left the table |
 //! | `step_lanes` | `lazy_dfa/speculative.rs` | long input: several stretches of text side by side |
-//! | `Product::step` | `lazy_dfa/product.rs` | deltas that several matchers read and that end where no match is held |
-//! | `Product::step_with` | `lazy_dfa/product.rs` | the others, and deltas whose transitions are built |
+//! | `Product::step_bytes` | `lazy_dfa/product.rs` | deltas that several matchers read; `step` and `step_with` differ in what they record |
 //!
 //! `push_special`, `push_prefiltered`, `push_until_idle` and `push_tiles` step nothing themselves: they choose which of
 //! these loops steps which bytes.
