@@ -129,13 +129,21 @@ pub(super) struct MatchCount {
 impl RecordedMatch {
     /// Compares the matched text with the globs of the allow entries.
     pub(super) fn compare_allowed(&mut self, program: &Program, matched: &str) {
-        let entries = program.allows(self.hit.rule);
-        if entries.iter().any(|entry| entry.text.is_some()) {
-            let matches = |globs: &Arc<GlobSet>| globs.is_match(matched);
-            let compared = entries
-                .iter()
-                .map(|entry| entry.text.as_ref().is_none_or(matches));
-            self.allowed_texts = compared.collect();
+        self.set_allowed(program, |globs| globs.is_match(matched));
+    }
+
+    /// Lets no allow entry with globs on the text apply.
+    pub(super) fn allow_no_text(&mut self, program: &Program) {
+        self.set_allowed(program, |_| false);
+    }
+
+    fn set_allowed(&mut self, program: &Program, matches: impl Fn(&GlobSet) -> bool) {
+        let entries = program.allows(self.hit.rule).iter();
+        if entries.clone().any(|entry| entry.text.is_some()) {
+            let matches = |globs: &Arc<GlobSet>| matches(globs);
+            self.allowed_texts = entries
+                .map(|entry| entry.text.as_ref().is_none_or(matches))
+                .collect();
         }
     }
 

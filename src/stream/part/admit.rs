@@ -118,7 +118,11 @@ impl Admission<'_> {
             record.start = start.map(|start| end.offset - (match_context.end - start) as u64);
         }
         match pattern.role {
-            FirstEndRole::MatchIfUnread => self.scope.keep_unread(record),
+            FirstEndRole::MatchIfUnread => {
+                // Only the first one is kept, so its text must not decide.
+                record.allow_no_text(self.context.program);
+                self.scope.keep_unread(record);
+            }
             _ => self.admit(record),
         }
     }

@@ -296,10 +296,9 @@ impl RuleProgress {
             // Without a bound on the distance, the first end is as good as any later one.
             return None;
         }
-        if ends.len() >= PENDING_MATCHES {
-            // What is too far from here is also too far from any end that follows.
-            ends.retain(|known| fits_within(compound.within, known.with(span)));
-        }
+        // What is too far from here is also too far from any end that follows. The oldest end is the farthest.
+        let is_far = |known: &mut MatchSpan| !fits_within(compound.within, known.with(span));
+        while ends.len() >= PENDING_MATCHES && ends.pop_front_if(is_far).is_some() {}
         ends.push_back(whole);
         limit_spans(ends, counters);
         None
@@ -384,15 +383,20 @@ impl RuleProgress {
             let is_far = |from: TextPosition| span.end.char - from.char > u64::from(last);
             self.pending.retain(|pending| !is_far(pending.start));
         }
-        self.push_pending(pending);
-        if compound.reports_every() || self.pending.len() <= PENDING_MATCHES {
+        if compound.reports_every() || self.pending.len() < PENDING_MATCHES {
+            self.push_pending(pending);
             return None;
         }
         counters.unconfirmed += 1;
-        let is_alike = |a: usize, b: usize| {
-            let [a, b] = [a, b].map(|index| &self.pending[index].record);
-            a.allowed_texts == b.allowed_texts && a.file == b.file
-        };
+        self.earliest_pending = self.earliest_pending.min(span.start);
+        // PERF: in most text all are alike. With the search below for each match, the pair of `growth` with matches that wait
+        // to the end of the line takes 3 % more instructions.
+        if let Some(newest) = self.pending.back_mut().filter(|it| it.is_alike(&pending)) {
+            newest.merge(pending, compound);
+            return None;
+        }
+        self.push_pending(pending);
+        let is_alike = |a: usize, b: usize| self.pending[a].is_alike(&self.pending[b]);
         let Some((kept, merged)) = last_alike(0..self.pending.len(), is_alike) else {
             return self.pending.pop_back().map(|pending| pending.record);
         };
@@ -403,6 +407,12 @@ impl RuleProgress {
 }
 
 impl PendingMatch {
+    /// Returns true if the scopes of both are decided alike.
+    fn is_alike(&self, other: &PendingMatch) -> bool {
+        let (one, other) = (&self.record, &other.record);
+        one.allowed_texts == other.allowed_texts && one.file == other.file
+    }
+
     /// Merges with a match that was added later: what cancels both must be near both. If the match that begins last decides,
     /// that one is kept.
     fn merge(&mut self, mut later: PendingMatch, compound: &CompoundCondition) {

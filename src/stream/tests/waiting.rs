@@ -204,3 +204,24 @@ fn a_rule_that_counts_redacts_from_that_number_on() {
         assert_eq!(out, b"ab [redacted] [redacted].", "pieces of {size}");
     }
 }
+
+#[test]
+fn an_allowed_match_of_raw_does_not_hide_one_that_counts() {
+    let pack = |entry: &str| {
+        rules(&format!(
+            "[rule.r]\ndescription = 'd'\non = ['tool-input']\n\
+             match.any = [{{ command = 'xyz', raw = 'git push [a-z]+' }}]\n\
+             [[allow]]\nrules = ['t/r']\n{entry}\nreason = 'made up'"
+        ))
+    };
+    // The quote is open, so not all commands are read.
+    let input = r#"{"command": "git push fork; git push origin; echo 'x"}"#;
+    for (entry, hits) in [
+        ("text = ['git push fork']", 1),
+        ("text = ['git push *']", 1),
+        ("tools = ['bash']", 0),
+        ("tools = ['sh']", 1),
+    ] {
+        assert_eq!(hits_of_call(&pack(entry), "bash", input), hits, "{entry}");
+    }
+}
