@@ -240,6 +240,11 @@ pub(crate) const PAIRS: &[Pair] = &[
         },
     ),
     input(
+        "a match at every word, none decided before the file is named",
+        "paths = ['*.rs']\nmatch.any = [{ regex = 'ab' }]",
+        |length| format!("{{\"content\":\"{}\"}}", "ab ".repeat(length / 3)).into(),
+    ),
+    input(
         "diff of two repeated lines",
         "match.any = [{ literal = 'z', region = 'added' }]",
         |length| {

@@ -267,14 +267,16 @@ impl Model {
             Matches::All => {
                 for (index, of_pattern) in found.iter().enumerate() {
                     for &last in of_pattern {
-                        // Of the other patterns the matches that end no later and begin last.
+                        // Of the other patterns the matches that begin last, of those before this one.
+                        let key = |it: &Place, pattern: usize| (it.end, it.start, pattern);
                         let others = found
                             .iter()
                             .enumerate()
                             .filter(|(other, _)| *other != index);
                         let mut spans = Some(last);
-                        for (_, other) in others {
-                            let before = other.iter().filter(|it| it.end <= last.end);
+                        for (other, of_other) in others {
+                            let before = of_other.iter();
+                            let before = before.filter(|it| key(it, other) < key(&last, index));
                             spans = spans
                                 .zip(before.max_by_key(|it| it.start))
                                 .map(|(span, it)| span.with(*it));
@@ -736,4 +738,86 @@ fn conditions_hit_and_redact_as_a_model_of_the_whole_text_says() {
     );
     assert!(hits > packs / 2, "{hits}");
     assert!(floods > packs / 4, "{floods}");
+}
+
+/// Returns true if matches of the patterns follow each other in the parts, in the order of opening.
+fn has_sequence(patterns: &[&str], parts: &[String]) -> bool {
+    // The earliest end of the sequence so far: the part and the offset in it.
+    let mut from = (0, 0);
+    patterns.iter().all(|pattern| {
+        let next = parts
+            .iter()
+            .enumerate()
+            .skip(from.0)
+            .find_map(|(part, text)| {
+                let least = if part == from.0 { from.1 } else { 0 };
+                let found = Text::new(text).find(pattern);
+                let places = found.iter().filter(|place| place.start >= least);
+                Some((part, places.map(|place| place.end).min()?))
+            });
+        from = next.unwrap_or(from);
+        next.is_some()
+    })
+}
+
+#[test]
+fn conditions_over_parts_hit_as_a_model_says_in_whatever_order_the_deltas_arrive() {
+    let (mut hits, mut floods) = (0, 0);
+    for seed in 0..scale(PACKS) as u64 {
+        let mut random = Random::new(seed);
+        let is_sequence = random.one_in(2);
+        let count = 2 + random.below(2);
+        let patterns: Vec<&str> = (0..count).map(|_| random.pick(&PATTERNS)).collect();
+        let pack = format!(
+            "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\non = ['text']\n\
+             match.within = {{ message = true }}\nmatch.{} = {}\n",
+            if is_sequence { "sequence" } else { "all" },
+            regexes(&patterns)
+        );
+        let pack = Pack::from_toml(&pack).unwrap_or_else(|error| panic!("{error}"));
+        let parts: Vec<String> = (0..1 + random.below(3))
+            .map(|_| text(&mut random))
+            .collect();
+        let found = patterns.iter().flat_map(|pattern| {
+            let found = parts.iter().map(|text| Text::new(text).find(pattern));
+            found.map(|places| places.len())
+        });
+        let is_exact = found.sum::<usize>() <= KEPT;
+        let wanted = match is_sequence {
+            true => has_sequence(&patterns, &parts),
+            false => patterns.iter().all(|pattern| {
+                let mut texts = parts.iter().map(|text| Text::new(text).find(pattern));
+                texts.any(|found| !found.is_empty())
+            }),
+        };
+        for longest in [1, 7, 100, 10_000] {
+            let mut stream = pack.stream();
+            let ids = 0..parts.len() as u32;
+            ids.clone()
+                .for_each(|id| stream.open(PartId(id), Channel::Text));
+            let mut pieces: Vec<_> = parts
+                .iter()
+                .map(|text| random.pieces(text.as_bytes(), longest).into_iter())
+                .collect();
+            let (mut hit, mut is_left) = (false, true);
+            while is_left {
+                let first = random.below(pieces.len());
+                let mut order = (first..parts.len()).chain(0..first);
+                let next = order.find_map(|index| Some((index, pieces[index].next()?)));
+                is_left = next.is_some();
+                if let Some((index, piece)) = next {
+                    hit |= !stream.push(PartId(index as u32), piece).is_empty();
+                }
+            }
+            hit |= !stream.finish().is_empty();
+            assert!(
+                hit == wanted || hit && !is_exact,
+                "seed {seed}: {hit}, not {wanted}, for {patterns:?} in {parts:?}, in pieces of {longest}"
+            );
+        }
+        hits += usize::from(wanted);
+        floods += usize::from(!is_exact);
+    }
+    println!("conditions over parts: {hits} hits, {floods} with many matches");
+    assert!(hits > 0);
 }

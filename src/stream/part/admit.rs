@@ -268,8 +268,9 @@ impl Admission<'_> {
         in_arg && self.scope.applies(rule_scope, file) != Some(false)
     }
 
-    /// Returns true if a match of the rule at `end` may become its hit: the rule is not known to be out of scope, and
-    /// it has no hit in this part, or one of this call that is later.
+    /// Returns true if a match of the rule at `end` may become its hit: the rule is not known to be out of scope, it has no
+    /// hit in this part, or one of this call that is later, and no earlier match waits that is decided alike. Only for
+    /// rules of which one match is enough, whatever its text.
     pub(super) fn can_hit(
         &self,
         rule: RuleId,
@@ -283,6 +284,7 @@ impl Admission<'_> {
                     .results
                     .hit_index(rule, self.context.part)
                     .is_some_and(is_later))
+            && !self.scope.waits_before(rule, scope.file, end)
     }
 }
 

@@ -70,6 +70,13 @@ impl PendingMatches {
         self.matches.iter().map(|pending| &pending.record)
     }
 
+    /// Returns the matches of a rule.
+    pub(super) fn of_rule(&self, rule: RuleId) -> impl Iterator<Item = &RecordedMatch> {
+        self.matches[self.range(rule)]
+            .iter()
+            .map(|pending| &pending.record)
+    }
+
     /// Takes all matches out, in their order.
     pub(super) fn take(&mut self) -> impl Iterator<Item = RecordedMatch> + use<> {
         std::mem::take(&mut self.matches)

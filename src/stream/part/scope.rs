@@ -8,6 +8,7 @@ use crate::program::{AllowEntry, FileScope, Program, RuleScope};
 use crate::rule::{Channel, ToolOutcome};
 use crate::stream::state::{CallResults, RecordedMatch, StreamState};
 use crate::verdict::{Hit, RuleId};
+use ttsr_views::chunk::DecidedOffset;
 use ttsr_views::path::ToolScope;
 
 /// The scope of a part, and the state of its rules.
@@ -232,6 +233,19 @@ impl PartScope {
         if let Some(record) = self.pending.add(program, record, class, state) {
             self.apply(program, record, results, state);
         }
+    }
+
+    /// Returns true if a match of the rule in that file waits that is certain before `end`, or at `end` and does not end later.
+    pub(super) fn waits_before(
+        &self,
+        rule: RuleId,
+        file: Option<&Arc<str>>,
+        end: DecidedOffset,
+    ) -> bool {
+        let is_alike = |known: &RecordedMatch| {
+            known.file.as_ref() == file && !known.hit.is_after(end.offset, end.decided)
+        };
+        !self.pending.is_empty() && self.pending.of_rule(rule).any(is_alike)
     }
 
     /// Returns true if no match is pending.
