@@ -235,7 +235,7 @@ impl PartScope {
         }
     }
 
-    /// Returns true if a match of the rule in that file waits that is certain before `end`, or at `end` and does not end later.
+    /// Returns true if a match of the rule in that file waits that comes no later than one that ends at `end`.
     pub(super) fn waits_before(
         &self,
         rule: RuleId,

@@ -426,8 +426,8 @@ impl ConfirmingSearch<'_> {
         }
     }
 
-    /// Reads a chunk that was held back. `offset` returns the offset in the part that is the given number of bytes before the end of the chunk. The bytes of such
-    /// a chunk may have become certain at different times.
+    /// Reads a chunk that was held back. `offset` returns the offset in the part that is the given number of bytes before the
+    /// end of the chunk. The bytes of such a chunk may have become certain at different times.
     pub(super) fn push_held(
         self,
         view: &ViewRules,
