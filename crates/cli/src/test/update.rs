@@ -85,7 +85,20 @@ fn updated(text: &str, updates: &[Update]) -> Result<(String, Vec<String>), Stri
             changes.push(format!("{} case {}: {words}", update.rule, update.case));
         }
     }
-    Ok((document.to_string(), changes))
+    Ok((as_in(text, document.to_string()), changes))
+}
+
+/// Gives a rewritten text the byte order mark and the line ends of the old one, which the TOML library leaves out. Line ends
+/// of both kinds become LF.
+fn as_in(old: &str, new: String) -> String {
+    let new = match old.contains('\n') && old.matches("\r\n").count() == old.matches('\n').count() {
+        true => new.replace("\r\n", "\n").replace('\n', "\r\n"),
+        false => new,
+    };
+    match old.starts_with('\u{FEFF}') && !new.starts_with('\u{FEFF}') {
+        true => format!("\u{FEFF}{new}"),
+        false => new,
+    }
 }
 
 fn case_of<'d>(
@@ -162,6 +175,18 @@ fn meaning(value: Option<&str>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn line_ends_and_the_byte_order_mark_stay() {
+        let text = "[rule.a]\n# c\n[[rule.a.case]]\nexpect = \"warn\"\ntext = \"\"\"\na\nb\"\"\"\n";
+        for (mark, line_end) in [("", "\n"), ("", "\r\n"), ("\u{FEFF}", "\r\n")] {
+            let with_ends = |text: &str| format!("{mark}{}", text.replace('\n', line_end));
+            let updates = [update("a", 1, Some(Action::Retry), None)];
+            let (found, changes) = updated(&with_ends(text), &updates).unwrap();
+            assert_eq!(found, with_ends(&text.replace("warn", "retry")));
+            assert_eq!(changes.len(), 1);
+        }
+    }
 
     const TEXT: &str = "# a pack\n[rule.b]  # the rule\n\n# the first\n[[rule.b.case]]\ntext = 'x' # as it is\nexpect = 'retry'  # not yet\nby-byte = 1_0\n\n[[rule.b.case]]\ntext = \"y\"\nexpect = \"nothing\"\n\n[rule.c]\ncase = [ { text = 'z', expect = 'warn' } ] # inline\n";
 
