@@ -75,6 +75,7 @@ mod expansion;
 pub mod files;
 mod flags;
 mod ids;
+mod input;
 mod layer;
 mod lexer;
 mod list;

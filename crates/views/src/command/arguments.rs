@@ -1,5 +1,6 @@
 //! Lists of words that a text sets and runs: arrays, the positional parameters, and the arguments of functions.
 
+use super::event::WordTraits;
 use super::program::ProgramAction;
 
 /// The most bytes of the elements of a list, and of the name of a function.
@@ -13,6 +14,15 @@ pub(super) const POSITIONAL: &[u8] = b"@";
 pub(super) struct WordLists {
     arrays: Vec<(Vec<u8>, Vec<Vec<u8>>)>,
     functions: Vec<(Vec<u8>, ProgramAction)>,
+    /// The variables of `for` with their values. A word that is nothing but such a variable stands for each of them.
+    loops: Vec<(Vec<u8>, Vec<LoopValue>)>,
+}
+
+/// A value of the variable of a loop.
+#[derive(Clone, Debug)]
+pub(super) struct LoopValue {
+    pub(super) text: Vec<u8>,
+    pub(super) traits: WordTraits,
 }
 
 /// A function whose body is being read.
@@ -47,6 +57,33 @@ impl WordLists {
         let mut arrays = self.arrays.iter();
         let (_, elements) = arrays.find(|(known, _)| known == name)?;
         Some(elements)
+    }
+
+    /// Sets the values of the variable of a loop. Returns false if there are too many loops, or the values are too long.
+    pub(super) fn set_loop(&mut self, name: &[u8], values: Vec<LoopValue>, most: usize) -> bool {
+        self.take_loop(name);
+        let bytes: usize = values.iter().map(|value| value.text.len() + 1).sum();
+        let fits = self.loops.len() < most && name.len() + bytes <= BYTES;
+        if fits {
+            self.loops.push((name.to_vec(), values));
+        }
+        fits
+    }
+
+    /// Forgets the values of the variable of a loop, and returns them.
+    pub(super) fn take_loop(&mut self, name: &[u8]) -> Option<Vec<LoopValue>> {
+        let known = self.loops.iter().position(|(known, _)| known == name)?;
+        Some(self.loops.swap_remove(known).1)
+    }
+
+    /// Returns the values of the variable of a loop, if the word is nothing but that variable.
+    pub(super) fn loop_values(&self, word: &[u8]) -> Option<&[LoopValue]> {
+        let name = word.strip_prefix(b"$").filter(|_| !self.loops.is_empty())?;
+        let braced = name.strip_prefix(b"{").and_then(|it| it.strip_suffix(b"}"));
+        let name = braced.unwrap_or(name);
+        let mut loops = self.loops.iter();
+        let (_, values) = loops.find(|(known, _)| known == name)?;
+        Some(values)
     }
 
     /// Records that a function runs its arguments.

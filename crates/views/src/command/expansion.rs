@@ -80,6 +80,7 @@ impl ReaderState {
 
     /// Records the value of a variable; `None` if it is unknown.
     pub(super) fn assign(&mut self, name: &[u8], value: Option<&[u8]>) {
+        self.lists.take_loop(name);
         let values = &mut self.constants.values;
         let known = values.iter().position(|(known, _)| known == name);
         let Some(value) = value.filter(|value| value.len() <= VALUE && name.len() <= VALUE) else {
@@ -145,7 +146,7 @@ impl ReaderState {
     }
 
     /// Returns true if the elements of a list can be added to the text, and counts them if not.
-    fn adds(&mut self, elements: &[Vec<u8>]) -> bool {
+    pub(super) fn adds(&mut self, elements: &[Vec<u8>]) -> bool {
         let fits = self.constants.added <= ADDED + FACTOR * self.now;
         let bytes: usize = elements.iter().map(|element| element.len() + 1).sum();
         self.constants.added += bytes as u64;
@@ -381,10 +382,14 @@ impl ScriptReader {
             }
             return;
         }
-        if let Some((name, default)) = default_of(name) {
+        if let Some((name, operator, default)) = default_of(name) {
             let (name, default) = (name.to_vec(), default.to_vec());
-            if cx.state.value(&name).is_some() {
+            let is_set = cx.state.value(&name).is_some();
+            if is_set && operator != b'+' {
                 return self.expand(from, &name, cx);
+            }
+            if !is_set && operator == b'+' {
+                return self.list().word.mark_expanded();
             }
             let splits = self.context() == LexContext::Commands && !self.list().in_assignment();
             return self.replace_expansion(from, &default, splits, cx);
@@ -433,14 +438,15 @@ fn list_name(text: &[u8]) -> Option<(&[u8], bool)> {
     }
 }
 
-/// Returns the variable and its default in `name:-default` and the like, if the default is constant.
-fn default_of(text: &[u8]) -> Option<(&[u8], &[u8])> {
+/// Returns the variable, the operator and the word in `name:-word`, `name=word`, `name:+word` and the like, if the word is
+/// constant.
+fn default_of(text: &[u8]) -> Option<(&[u8], u8, &[u8])> {
     let end = text.iter().position(|byte| !is_name_byte(byte))?;
     let (name, rest) = text.split_at(end);
-    let rest = rest.strip_prefix(b":").unwrap_or(rest);
-    let default = rest.strip_prefix(b"-").or(rest.strip_prefix(b"="))?;
-    let is_constant = !default.is_empty() && !default.contains(&b'$');
-    (!name.is_empty() && is_constant).then_some((name, default))
+    let (&operator, word) = rest.strip_prefix(b":").unwrap_or(rest).split_first()?;
+    let is_constant = !word.is_empty() && !word.contains(&b'$');
+    let is_known = matches!(operator, b'-' | b'=' | b'+') && !name.is_empty() && is_constant;
+    is_known.then_some((name, operator, word))
 }
 
 pub(super) fn is_name_byte(byte: &u8) -> bool {

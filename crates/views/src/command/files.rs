@@ -213,6 +213,7 @@ pub fn gives_target(flag: &[u8]) -> bool {
 ///
 /// assert!(!reads_value(b"scp", b"-i"));
 /// assert!(!reads_value(b"tar", b"--exclude"));
+/// assert!(!reads_value(b"openssl", b"-keyout"));
 /// assert!(reads_value(b"tar", b"-T"));
 /// ```
 pub fn reads_value(program: &[u8], flag: &[u8]) -> bool {
@@ -220,6 +221,8 @@ pub fn reads_value(program: &[u8], flag: &[u8]) -> bool {
         _ if UNREAD_VALUES.contains(&flag) => true,
         b"zip" | b"unzip" => matches!(flag, b"-x" | b"-i" | b"-P"),
         b"rsync" => matches!(flag, b"-e" | b"-f"),
+        // It writes these files.
+        b"openssl" => matches!(flag, b"-out" | b"-keyout"),
         b"find" | b"gfind" => matches!(
             flag,
             b"-name" | b"-iname" | b"-path" | b"-ipath" | b"-wholename"
@@ -300,12 +303,15 @@ pub fn sent_file(text: &str) -> Option<&str> {
 /// assert_eq!(folder("~/.ssh/*"), Some("~/.ssh"));
 /// assert_eq!(folder("~/.ssh/*.pub"), None);
 /// assert_eq!(folder("~/.ssh"), None);
+/// // A virtual environment, and no file of variables.
+/// assert_eq!(folder(".env/"), None);
 /// ```
 pub fn folder(path: &str) -> Option<&str> {
     let (folder, name) = path.rsplit_once('/')?;
     let is_all =
         name.is_empty() || name.contains('*') && name.bytes().all(|byte| b"*.".contains(&byte));
-    (is_all && !folder.is_empty()).then_some(folder)
+    let is_environment = folder.rsplit('/').next() == Some(".env");
+    (is_all && !folder.is_empty() && !is_environment).then_some(folder)
 }
 
 /// Returns true if the operands of the program may be files whose content it reads.
@@ -398,7 +404,7 @@ pub fn saves_downloads(program: &[u8], flag: Option<&[u8]>) -> bool {
 /// Returns true if the value of the flag of that program is a file that it writes.
 pub fn is_written(program: &[u8], flag: &[u8]) -> bool {
     match flag {
-        b"-o" | b"--output" | b"-out" | b"--out" | b"--output-file" => true,
+        b"-o" | b"--output" | b"-out" | b"-keyout" | b"--out" | b"--output-file" => true,
         b"-f" | b"--file" => matches!(program, b"tar" | b"gtar" | b"bsdtar"),
         _ => false,
     }

@@ -1,9 +1,10 @@
 //! Flags: clusters of letters, abbreviated words and attached values.
 
 use super::event::{CommandSink, WordRole};
-use super::layer::{CommandLayer, LayerInput, run_script};
+use super::input::emit_code;
+use super::layer::{CommandLayer, LayerInput, Wrapping, run_script};
 use super::program::{FlagStyle, OptionKind, ProgramAction, ProgramSpec, StdinShell, options_of};
-use super::simple::{SimpleReader, emit_code};
+use super::simple::SimpleReader;
 use super::word::ReadWord;
 use super::{ReadContext, ShellSyntax};
 
@@ -214,8 +215,15 @@ impl CommandLayer {
         if is_runuser && matches!(name, b"-u" | b"--user") {
             self.action = ProgramAction::Words { operands: 0 };
         }
-        if matches!(name, b"-i" | b"--ignore-environment") {
-            self.clears_environment |= self.spec.is_some_and(|spec| spec.names.contains(&"env"));
+        let is_env = self.spec.is_some_and(|spec| spec.names.contains(&"env"));
+        match name {
+            b"-i" | b"--ignore-environment" if is_env => {
+                self.wrapping = Wrapping::ClearsEnvironment;
+            }
+            b"-I" | b"-i" | b"-J" | b"--replace" if self.is_xargs() => {
+                self.wrapping = Wrapping::ReplacesWords;
+            }
+            _ => {}
         }
         if let Some(StdinShell::WithFlag(flags)) = self.spec.map(|spec| spec.stdin_shell)
             && flags.split(' ').any(|flag| flag.as_bytes() == name)
@@ -312,8 +320,16 @@ impl SimpleReader {
     }
 }
 
-/// Returns the start of the script in a setting whose value is one: `ProxyCommand=…`, `core.sshCommand=…`, `alias.a=!…`.
+/// The beginnings of a command of a debugger, an editor or `tar` that runs the rest in a shell.
+const SHELL_ESCAPES: [&[u8]; 5] = [b"shell ", b"platform shell ", b"!", b":!", b"exec="];
+
+/// Returns the start of the script in a setting whose value is one: `ProxyCommand=…`, `core.sshCommand=…`, `alias.a=!…`,
+/// `shell …` of gdb, `:!…` of vim, `exec=…` of tar.
 pub(super) fn setting_script(setting: &[u8]) -> Option<usize> {
+    let escape = SHELL_ESCAPES.iter().find(|it| setting.starts_with(it));
+    if let Some(escape) = escape {
+        return Some(escape.len());
+    }
     let end = setting
         .iter()
         .position(|&byte| byte == b'=' || byte == b' ')?;

@@ -10,6 +10,7 @@ use super::event::{
 };
 use super::flags::setting_script;
 use super::ids::{CommandIds, StdinCode};
+use super::input::emit_code;
 use super::parallel::ParallelTemplate;
 use super::path::normalize_path;
 use super::program::{
@@ -17,7 +18,7 @@ use super::program::{
     windows_spec,
 };
 use super::script::ScriptReader;
-use super::simple::{SimpleReader, assign, constant, emit_code};
+use super::simple::{SimpleReader, assign, constant};
 use super::text::MappedText;
 use super::word::{ReadWord, assignment};
 use super::{ReadContext, ShellSyntax};
@@ -50,8 +51,7 @@ pub(super) struct CommandLayer {
     script: Option<Box<ScriptReader>>,
     /// The words of `parallel`, for each argument of which the script is read.
     parallel: Option<Box<ParallelTemplate>>,
-    /// True if the commands that the program runs do not get its variables: `env -i`.
-    pub(super) clears_environment: bool,
+    pub(super) wrapping: Wrapping,
     /// The number of words after the name of the program, except for the values of options.
     arguments: u32,
 }
@@ -85,6 +85,17 @@ impl SubcommandPath {
             self.len += text.len();
         }
     }
+}
+
+/// The effect of an option on the command that the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrapping {
+    /// None.
+    Plain,
+    /// The command does not get the variables: `env -i`.
+    ClearsEnvironment,
+    /// The words of the standard input take the place of others: `xargs -I {}`.
+    ReplacesWords,
 }
 
 /// The role of the next word that is neither a flag nor the value of one.
@@ -165,7 +176,7 @@ impl CommandLayer {
             input: LayerInput::Stdin,
             script: None,
             parallel: None,
-            clears_environment: false,
+            wrapping: Wrapping::Plain,
             arguments: 0,
         }
     }
@@ -229,12 +240,23 @@ impl CommandLayer {
         self.spec.is_some_and(|spec| spec.names.contains(&"time"))
     }
 
+    /// Returns true if the word is the title of the window that `start` opens: its first operand, if it is quoted.
+    fn is_title(&self, word: &ReadWord<'_>) -> bool {
+        let is_start = self.spec.is_some_and(|spec| spec.names == ["start"]);
+        is_start && self.operands == 0 && word.traits.quoted()
+    }
+
     pub(super) fn is_first_argument(&self) -> bool {
         self.index == 0
     }
 
     pub(super) fn has_no_operand(&self) -> bool {
         self.operands == 0
+    }
+
+    /// Returns true if the words of the standard input are arguments of the command that the program runs.
+    pub(super) fn is_xargs(&self) -> bool {
+        self.spec.is_some_and(|spec| spec.names.contains(&"xargs"))
     }
 
     /// Returns true if the operands are files that the standard input is written to.
@@ -594,6 +616,7 @@ impl SimpleReader {
             ProgramAction::Words { .. } if layer.is_time() && word.bytes() == b"!" => {
                 layer.operand(word, cx);
             }
+            ProgramAction::Words { .. } if layer.is_title(word) => layer.operand(word, cx),
             ProgramAction::Words { operands } if layer.operands >= operands && !inert => {
                 self.begin_wrapped(word, false, place, cx);
             }
@@ -831,7 +854,10 @@ impl SimpleReader {
                 let syntax = layer.script_syntax();
                 layer.names_command();
                 outputs_are_code(command, word, cx);
-                let is_clear = self.layers.iter().any(|layer| layer.clears_environment);
+                let is_clear = self
+                    .layers
+                    .iter()
+                    .any(|layer| layer.wrapping == Wrapping::ClearsEnvironment);
                 let values = is_clear.then(|| cx.state.forget());
                 let streams = run_script(word.text, (syntax, place.1), command, &self.stdin, cx);
                 if let Some(values) = values {

@@ -8,7 +8,7 @@
 //! 3. The end of a pipeline adds `ended` to the `outputs` of the innermost compound command, or of the list.
 //! 4. When a compound command has ended, its `outputs` are `ended`: it is an element like a simple command.
 
-use super::arguments::FunctionBody;
+use super::arguments::{FunctionBody, LoopValue};
 use super::echo::{KnownOutput, WrittenText};
 use super::event::{
     CommandEvent, CommandId, CommandSink, ParentCommand, ParentRelation, WordTraits,
@@ -603,9 +603,7 @@ impl ListReader {
                 return !literal || self.read_keyword(text, most);
             }
             WordPosition::ForValues => {
-                let only = self.variable.1 == 0 && !word.traits.expanded() && !word.traits.glob();
-                cx.state.assign(&self.variable.0, only.then_some(text));
-                self.variable.1 += 1;
+                self.read_loop_value(word, cx);
             }
             WordPosition::CaseWord => self.position = WordPosition::CaseIn,
             WordPosition::CaseIn => self.position = WordPosition::Patterns,
@@ -641,6 +639,31 @@ impl ListReader {
                 text,
                 b"{" | b"if" | b"while" | b"until" | b"for" | b"case" | b"select" | b"[["
             )
+    }
+
+    /// Reads a value of the variable of `for`, which is a constant if it has only one. A substitution makes it unknown.
+    fn read_loop_value<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let (name, count) = (&self.variable.0, &mut self.variable.1);
+        let (text, traits) = (word.bytes(), word.traits);
+        let earlier = match *count {
+            0 => Some(Vec::new()),
+            _ => cx.state.lists.take_loop(name),
+        };
+        let only = *count == 0 && !traits.expanded() && !traits.glob();
+        cx.state.assign(name, only.then_some(text));
+        *count += 1;
+        let is_known = word.substitutions.is_empty() && !traits.truncated();
+        if let Some(mut values) = earlier.filter(|_| is_known) {
+            let text = text.to_vec();
+            values.push(LoopValue { text, traits });
+            let most = cx.state.limits.expansions;
+            let fits = cx.state.lists.set_loop(name, values, most);
+            cx.counters().expansions += u64::from(!fits);
+        }
     }
 
     fn read_keyword(&mut self, text: &[u8], most: usize) -> bool {

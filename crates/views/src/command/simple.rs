@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::arguments::is_arguments;
+use super::arguments::{LoopValue, is_arguments};
 use super::body::{HereConsumer, HereDocument};
 use super::braces::expand_braces;
 use super::echo::{KnownOutput, WrittenText};
 use super::event::{CommandEvent, CommandId, CommandSink, CommandWord, WordRole, WordTraits};
 use super::ids::{CommandIds, StdinCode};
-use super::layer::{CommandLayer, ScriptStreams, run_script};
+use super::layer::{CommandLayer, ScriptStreams};
 use super::list::ListReader;
 use super::path::normalize_path;
 use super::program::ProgramAction;
@@ -31,15 +31,15 @@ pub(super) struct SimpleReader {
     pub(super) chain: Vec<CommandId>,
     /// The commands that write the standard input.
     pub(super) stdin: CommandIds,
-    here_string: Option<KnownOutput>,
+    pub(super) here_string: Option<KnownOutput>,
     /// The file that the standard output is written to, if its path is constant.
     pub(super) output_file: OutputFile,
     /// True if the program may be the name of a coprocess.
     pub(super) names_coprocess: bool,
     /// The range of the part of the target of the first redirection.
     redirected: Option<Range<u64>>,
-    /// True if the standard input is redirected to a file.
-    reads_file: bool,
+    /// The file that the standard input is redirected to, and the range and traits of the word that names it.
+    pub(super) input_file: Option<(Vec<u8>, Range<u64>, WordTraits)>,
     /// The operands of `echo` and `printf`.
     pub(super) written: WrittenText,
     /// The command of a script of this command that runs the standard input as code.
@@ -154,7 +154,7 @@ impl SimpleReader {
                 cx.emit(CommandEvent::StdinIsCode { command, language });
             }
             if let Some((command, language)) = stdin_code
-                && let Some(KnownOutput { text, .. }) = self.here_string.take()
+                && let Some(text) = self.take_input(command, cx)
             {
                 self.run_stdin(&text, command, language, place, cx);
             }
@@ -200,7 +200,7 @@ impl SimpleReader {
     /// Returns true if the redirections, one of which reads a file, are those of the shell: `exec < file`.
     fn redirects_shell(&self) -> bool {
         let is_exec = |layer: &CommandLayer| layer.spec.is_some_and(|spec| spec.names == ["exec"]);
-        self.reads_file && self.layers.len() == 1 && is_exec(&self.layers[0])
+        self.input_file.is_some() && self.layers.len() == 1 && is_exec(&self.layers[0])
     }
 
     /// Redirects the standard output to the file that the word names, or to another descriptor.
@@ -241,41 +241,6 @@ impl SimpleReader {
         self.chain.extend_from_slice(&streams.outputs);
         self.stdin_code = self.stdin_code.or(streams.stdin_code);
     }
-
-    /// Reads a text that the command reads from its standard input as code.
-    pub(super) fn run_stdin<S: CommandSink>(
-        &mut self,
-        text: &MappedText,
-        command: CommandId,
-        language: &'static str,
-        place: (ShellSyntax, usize),
-        cx: &mut ReadContext<'_, S>,
-    ) {
-        match language {
-            "sh" => {
-                let streams = run_script(text, place, command, &[], cx);
-                self.chain.extend_from_slice(&streams.outputs);
-            }
-            _ => emit_code(text, command, language, cx),
-        }
-    }
-}
-
-/// Emits a text as code.
-pub(super) fn emit_code<S: CommandSink>(
-    text: &MappedText,
-    command: CommandId,
-    language: &'static str,
-    cx: &mut ReadContext<'_, S>,
-) {
-    for chunk in text.chunks(cx.state.now) {
-        cx.emit(CommandEvent::Code {
-            command,
-            language,
-            chunk,
-        });
-    }
-    cx.emit(CommandEvent::CodeEnd { command });
 }
 
 impl ScriptReader {
@@ -291,6 +256,9 @@ impl ScriptReader {
     fn read_complete<S: CommandSink>(&mut self, word: &WordBuffer, cx: &mut ReadContext<'_, S>) {
         if let Some(operator) = self.list().target.take() {
             return self.end_target(operator, word, cx);
+        }
+        if word.traits.expanded() && self.read_loop_variable(word, cx) {
+            return;
         }
         let marked = word
             .braces
@@ -324,6 +292,36 @@ impl ScriptReader {
                 self.read_word(word, cx);
             }
         }
+    }
+
+    /// Reads each value of the variable of a loop, if the word is nothing but that variable. Returns false if it is not.
+    fn read_loop_variable<S: CommandSink>(
+        &mut self,
+        word: &WordBuffer,
+        cx: &mut ReadContext<'_, S>,
+    ) -> bool {
+        let values = cx.state.lists.loop_values(word.text.bytes());
+        let Some(values) = values.map(<[LoopValue]>::to_vec) else {
+            return false;
+        };
+        let texts: Vec<_> = values.iter().map(|value| value.text.clone()).collect();
+        if self.list().discards() || !cx.state.adds(&texts) {
+            return false;
+        }
+        for LoopValue { text, mut traits } in values {
+            traits.insert(WordTraits::CONSTANT);
+            if word.traits.quoted() {
+                traits.insert(WordTraits::QUOTED);
+            }
+            let expanded = WordBuffer {
+                text: MappedText::replacement(&text, word.span.clone()),
+                literal: Some(0),
+                traits,
+                ..word.clone()
+            };
+            self.read_word(&expanded, cx);
+        }
+        true
     }
 
     /// Reads a complete word that is not the target of a redirection.
@@ -379,7 +377,14 @@ impl ScriptReader {
             target: complete.in_role(command, WordRole::Target, 0),
         });
         list.command.redirected.get_or_insert(word.span.clone());
-        list.command.reads_file |= operator == "<" && descriptor.is_none_or(|number| number == 0);
+        if operator == "<" && descriptor.is_none_or(|number| number == 0) {
+            let file = (
+                complete.bytes().to_vec(),
+                word.span.clone(),
+                complete.traits,
+            );
+            list.command.input_file = Some(file);
+        }
         list.connect_closed(command, operator, descriptor, cx);
         if operator.contains('>') && descriptor.is_none_or(|number| number == 1) {
             list.command
@@ -436,6 +441,14 @@ impl ScriptReader {
             _ => {
                 if command.redirects_shell() {
                     list.read_from(&command.chain);
+                }
+                if command.appends_words() {
+                    let piped = list.piped.is_known && !list.piped.has_gaps;
+                    let text = match command.here_string.take() {
+                        Some(text) => Some(text.text),
+                        None => piped.then(|| list.piped.output()),
+                    };
+                    command.append_words(text.as_ref(), place, cx);
                 }
                 command.end(place, cx)
             }

@@ -25,20 +25,28 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         SubcommandSpec::new("rm", "-a -f -I -r -R"), SubcommandSpec::new("rb", "-f"), SubcommandSpec::new("rsync", "-a= -c -C -d -e -i -J -j= -n~ -p -P -r -R -u -U -x= -y="),
         SubcommandSpec::new("cp", "-a= -c -D -e -I -j= -J -L= -n -p -P -r -R -s= -U -v -z= -Z"), SubcommandSpec::new("mv", "-n -p -P"),
     ]),
-    ProgramSpec::new(&["az"], "-h~ -g= -n= -o= --debug --help~ --ids= --name= --only-show-errors --output= --query= --resource-group= --subscription= --verbose --yes -y --no-wait").groups("**"),
+    ProgramSpec::new(&["az"], "-h~ -g= -n= -o= --debug --help~ --ids= --name= --only-show-errors --output= --query= --resource-group= --scripts$ --subscription= --verbose --yes -y --no-wait").groups("**"),
     ProgramSpec::new(&["terraform", "tofu", "terragrunt"], "-chdir= -help~ -version~ -auto-approve -backend-config= -compact-warnings -destroy -force -input= -json -lock= -lock-timeout= -no-color -out= -parallelism= -plan -reconfigure -refresh= -refresh-only -replace= -state= -state-out= -target= -upgrade \
         -var= -var-file= -migrate-state -force-copy --auto-approve --terragrunt-non-interactive --terragrunt-working-dir=")
         .style(FlagStyle::Words).groups("state workspace providers run-all"),
     ProgramSpec::new(&["pulumi"], "-C= -s= -y -f -h~ -v= --color= --cwd= --non-interactive --stack= --yes --skip-preview --target= --message= --force --preview-only~ --help~").groups("stack config state policy plugin org"),
     ProgramSpec::new(&["cdk", "sam", "sls", "serverless", "copilot", "amplify"], "-a= -c= -f -h~ -o= -r= -s= --all --app= --context= --exclusively --force --no-delete --output= --profile= --region= --require-approval= --stage= --stack-name= --no-prompts --yes --help~ --version~").groups("none"),
-    ProgramSpec::new(&["ansible-playbook", "ansible", "ansible-galaxy"], "-a= -b -B= -C~ -D -e= -f= -i= -k -K -l= -m= -M= -o -P= -t= -T= -u= -v --become --become-user= --check~ --connection= --diff --extra-vars= --inventory= --limit= --list-hosts~ --list-tasks~ --module-name= --private-key= --skip-tags= --start-at-task= --syntax-check~ --tags= --user= --vault-password-file= --help~ --version~"),
+    ProgramSpec::new(&["ansible-playbook", "ansible", "ansible-galaxy"], "-a$ --args$ -b -B= -C~ -D -e= -f= -i= -k -K -l= -m= -M= -o -P= -t= -T= -u= -v --become --become-user= --check~ --connection= --diff --extra-vars= --inventory= --limit= --list-hosts~ --list-tasks~ --module-name= --private-key= --skip-tags= --start-at-task= --syntax-check~ --tags= --user= --vault-password-file= --help~ --version~"),
     ProgramSpec::new(&["heroku"], "-a= -r= -h~ --app= --remote= --confirm= -c= --json --help~ --version~").groups("none")
         .subcommands(&[JOINED_RUN, SubcommandSpec { name: "run:detached", ..JOINED_RUN }]),
     ProgramSpec::new(&["fly", "flyctl"], "-a= -c= -h~ -t= -y --access-token= --app= --config= --debug --org= --verbose --yes --help~").groups("apps auth certs ips machine machines mpg orgs postgres pg redis regions secrets ssh tokens volumes wireguard")
         .subcommands(&[SubcommandSpec::new("ssh console", "-A= -C$ -o= -r= -s -u= --address= --command$ --machine= --pty --region= --select --user=")]),
-    ProgramSpec::new(&["vercel", "netlify", "railway", "render", "firebase", "wrangler", "planetscale", "pscale", "doctl", "linode-cli", "hcloud", "scw", "ibmcloud", "oci", "cf", "vault", "consul", "nomad"],
+    ProgramSpec::new(&["vercel", "netlify", "railway", "render", "firebase", "wrangler", "planetscale", "pscale", "doctl", "linode-cli", "hcloud", "scw", "ibmcloud", "oci", "cf"],
         "-h~ -t= -S= -A= -c= -P= -y --token= --scope= --project= --config= --cwd= --env= --yes --force --debug --json --site= --auth= --filter= --account= --access-token= --context= --output= --format= --address= --namespace= --help~ --version~")
-        .groups("alias certs dns domains env project projects git teams deploy functions sites kv d1 r2 r2:bucket queues secret secrets pages compute databases kubernetes registry apps droplet server volume network db branch branches migration functions storage auth token policy operator debug lease namespace"),
+        .groups("alias certs dns domains env project projects git teams deploy functions sites kv d1 r2 r2:bucket queues secret secrets pages compute databases kubernetes registry apps droplet server volume network db branch branches migration functions storage auth token policy operator debug lease namespace")
+        // The only code that they run are statements.
+        .language("sql")
+        .subcommands(&[SubcommandSpec::new("d1 execute", "-y --command@ --file= --local --remote --persist-to= --json --preview --yes --env= --config=")]),
+    // Programs in Go, which take long flags after one dash and after two.
+    ProgramSpec::new(&["vault", "consul", "nomad", "packer"], "-address= -agent-address= -ca-cert= -ca-path= -client-cert= -client-key= -datacenter= -detach -except= -field= -force -format= -global -header= -http-addr= -json -mfa= -mount= -name= -namespace= -no-color \
+        -only= -output-curl-string -partition= -path= -policy= -purge -recurse -region= -tag= -tls-skip-verify -token= -token-file= -ttl= -type= -var= -var-file= -verbose -versions= -yes -y -h~ -help~ -version~ --help~ --version~")
+        .style(FlagStyle::Words)
+        .groups("acl alloc auth audit config connect deployment eval intention job kv lease namespace node operator plugin policy print quota secrets server service snapshot system tls token transit var volume"),
     ProgramSpec::new(&["rclone"], "-c -h~ -i -n~ -P -q -u -v -V~ --bwlimit= --checksum --config= --dry-run~ --exclude= --filter= --include= --interactive --max-age= --min-age= --progress --quiet --transfers= --update --verbose --help~ --version~").groups("config"),
     ProgramSpec::new(&["restic", "borg", "duplicity"], "-r= -p= -q -v -n~ -h~ --dry-run~ --password-file= --repo= --repository-file= --tag= --host= --keep-last= --keep-daily= --keep-weekly= --keep-monthly= --prune --verbose --help~").groups("key"),
     ProgramSpec::new(&["redis-cli", "valkey-cli"], "-a= -c -D= -d= -h= -i= -n= -p= -r= -s= -t= -u= -x -X= -2 -3 -4 -6 --askpass --cacert= --cert= --csv --eval= --hotkeys --key= --no-auth-warning --no-raw --pass= --pipe --raw --scan --tls --uri= --user= --help~ --version~"),

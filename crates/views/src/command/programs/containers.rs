@@ -32,6 +32,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         .subcommands(&[SubcommandSpec::runs("exec", 1, "-e= -i -s -t --sync --tty --interactive --timeout=")]),
     ProgramSpec::new(&["lxc", "incus"], "--project= --debug --verbose --quiet --force-local --help~ --version~")
         .subcommands(&[SubcommandSpec::runs("exec", 1, "-n -t -T --cwd= --env= --user= --group= --mode= --disable-stdin"), SubcommandSpec::new("delete", "-f -i --force --interactive")]),
+    ProgramSpec::new(&["pct"], "").subcommands(&[SubcommandSpec::runs("exec", 1, "--keep-env"), SubcommandSpec::new("destroy", "--destroy-unreferenced-disks --force --purge")]),
+    ProgramSpec::new(&["qm"], "").groups("guest").subcommands(&[SubcommandSpec::runs("guest exec", 1, "--pass-stdin --synchronous --timeout="), SubcommandSpec::new("destroy", "--destroy-unreferenced-disks --purge --skiplock")]),
     ProgramSpec::new(&["vagrant"], "-h~ -v~ --color --machine-readable --help~ --version~")
         .subcommands(&[SubcommandSpec { name: "ssh", options: "-c$ -p --command$ --plain", action: super::super::program::ProgramAction::None }, SubcommandSpec::new("destroy", "-f -g --force --graceful --parallel")]),
 ];

@@ -21,7 +21,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         --recursive --help~ --version~"),
     ProgramSpec::new(&["chown", "chgrp"], "-c -f -h -H -L -n -P -R -v -x --changes --silent --quiet --verbose --dereference --no-dereference --from= \
         --no-preserve-root --preserve-root --reference= --recursive --help~ --version~"),
-    ProgramSpec::new(&["chattr"], "-R -V -f -v= -p="),
+    ProgramSpec::new(&["chattr"], "-a -A -c -C -d -D -e -F -i -j -m -P -R -s -S -t -T -u -V -x -f -v= -p="),
     ProgramSpec::new(&["shred"], "-f -n= -s= -u -v -x -z --force --iterations= --random-source= --remove? --size= --verbose --exact --zero --help~ --version~"),
     ProgramSpec::new(&["truncate"], "-c -o -r= -s= --no-create --io-blocks --reference= --size= --help~ --version~"),
     ProgramSpec::new(&["dd"], "--help~ --version~"),
@@ -51,7 +51,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["tar", "gtar", "bsdtar"], "-A -b= -B -C= -c -d -f= -F$ -g= -G -h -H= -i -I$ -j -J -k -K= -l -L= -m -M -n -N= -O -o -P -p -r -R -s -S -T= -t -U -u -V= -v -W \
         -w -X= -x -Z -z --append --catenate --create --delete --diff --extract --get --list --update --file= --directory= \
         --exclude= --exclude-from= --files-from= --gzip --bzip2 --xz --zstd --absolute-names --overwrite --remove-files \
-        --strip-components= --transform= --to-command$ --checkpoint? --checkpoint-action= --use-compress-program$ --info-script$ --new-volume-script$ --rsh-command= \
+        --strip-components= --transform= --to-command$ --checkpoint? --checkpoint-action# --use-compress-program$ --info-script$ --new-volume-script$ --rsh-command= \
         --help~ --version~"),
     ProgramSpec::new(&["rsync"], "-0 -4 -6 -a -A -b -B= -c -C -d -D -e$ -E -f= -F -g -h -H -i -I -k -K -l -L -M= -m -n~ -N -o -O -p -P -q -r -R -S -s -t -T= -u -U -v -V~ -W -x -X -y -z \
         --archive --append --backup --backup-dir= --bwlimit= --checksum --compress --copy-links --cvs-exclude --delete --del \
@@ -63,7 +63,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         --times --timeout= --update --verbose --whole-file --help~ --version~"),
     ProgramSpec::new(&["zip"], "-r -q -m -e -j -u -x= -i= -P= -b= -d -F -f -T -TT= -y -9 -0 --encrypt --password= --move --recurse-paths --exclude= --include="),
     ProgramSpec::new(&["unzip"], "-a -c -d= -f -j -l -L -n -o -p -P= -q -t -u -v -V -x= -z -Z"),
-    ProgramSpec::new(&["openssl"], "-in= -out= -inkey= -key= -pass= -passin= -passout= -k= -K= -iv= -d -e -a -A -base64 -salt -pbkdf2 -iter= -noout -text -x509 -days= -newkey= -nodes \
+    ProgramSpec::new(&["vim", "vi", "nvim", "view", "ex", "gvim", "mvim"], "-A -b -c# -C -d -D -e -E -es -F -g -h~ -H -i= -l -L -m -M -n -N -o? -O? -p? -q? -r -R -s= -S= -t= -T= -u= -U= -v -V? -w= -W= -x -X -y -Z --clean --cmd# --headless --noplugin --not-a-term --remote --servername= --startuptime= --help~ --version~"),
+    ProgramSpec::new(&["openssl"], "-in= -out= -keyout= -inkey= -key= -pass= -passin= -passout= -k= -K= -iv= -d -e -a -A -base64 -salt -pbkdf2 -iter= -noout -text -x509 -days= -newkey= -nodes \
         -subj= -connect= -servername= -CAfile= -cert= -hex -sha256").style(FlagStyle::Words).groups("none")
         .subcommands(&[]),
     ProgramSpec::new(&["base64", "gbase64"], "-d -D -i -w= -o= -b= --decode --ignore-garbage --wrap= --help~ --version~"),

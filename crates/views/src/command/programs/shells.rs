@@ -73,6 +73,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["snowsql", "cqlsh", "influx", "trino", "presto", "hive", "beeline", "spark-sql", "impala-shell", "isql", "sqlplus"],
         "-q@ -e@ --query@ --execute@ -execute@ -f= -h= -u= -p= -d= -k= --host= --user= --username= --password= --keyspace= --catalog= --schema= --server= \
         --database= --port= --format= --force --file= -i= -o= -S -L").queries("sql"),
+    ProgramSpec::new(&["cypher-shell"], "-a= -d= -f= -h~ -p= -P= -u= -v~ --access-mode= --address= --database= --encryption= --fail-at-end --fail-fast --file= --format= --non-interactive --param= --password= --username= --help~ --version~")
+        .language("cypher").action(ProgramAction::CodeOperand { operands: 0 }),
     ProgramSpec::new(&["powershell", "pwsh"], "-Command& -File= -EncodedCommand= -ExecutionPolicy= -InputFormat= -OutputFormat= -NoLogo \
         -NoExit -NoProfile -NonInteractive -Sta -Mta -Version= -WindowStyle= -WorkingDirectory= -Login -ConfigurationName= \
         -c& -e= -ec= -f= -ep= -w= -Help~").style(FlagStyle::PowerShell).language("powershell").joins(0),

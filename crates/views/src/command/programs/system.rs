@@ -1,7 +1,7 @@
 //! Services, processes, users and disks of a system. Sources: the manuals of systemd 256, procps 4, shadow 4.16,
 //! cryptsetup 2.7, LVM 2.03, OpenZFS 2.2, iptables 1.8, util-linux 2.40.
 
-use super::super::program::{FlagStyle, ProgramSpec, SubcommandSpec};
+use super::super::program::{FlagStyle, ProgramSpec, StdinShell, SubcommandSpec};
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["systemctl"], "-a -f -H= -h~ -i -l -M= -n= -o= -p= -P= -q -r -s= -t= -T --all --check-inhibitors= --dry-run~ --failed --firmware-setup --force --full --global --host= --job-mode= --kill-who= --kill-whom= --lines= --machine= --no-ask-password --no-block --no-legend --no-pager \
@@ -17,7 +17,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["userdel", "deluser", "groupdel", "delgroup"], "-f -r -R= -P= -Z --force --remove --remove-home --remove-all-files --root= --help~"),
     ProgramSpec::new(&["passwd", "chpasswd", "chage"], "-a -d -e -E= -h~ -i= -I= -k -l -m -M= -n= -q -r= -R= -S~ -u -w= -W= -x= --all --delete --expire --keep-tokens --lock --stdin --unlock --help~"),
     ProgramSpec::new(&["crontab"], "-e -i -l~ -r -s -u= -V~"),
-    ProgramSpec::new(&["at", "batch"], "-b -c~ -d -f= -l~ -m -M -q= -r -t= -v -V~"),
+    ProgramSpec::new(&["at", "batch"], "-b -c~ -d~ -f= -l~ -m -M -q= -r~ -t= -v -V~").stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["iptables", "ip6tables", "nft", "ufw"], "-4 -6 -A -a -C -c= -d= -D -E -f -F -g= -h~ -i= -I -j= -L~ -m= -n -N -o= -p= -P -R -S~ -s= -t= -v -V~ -w? -X -Z --append --comment= --ctstate= --delete --destination= --dport= --flush --force --icmp-type= --in-interface= --insert --jump= --line-numbers --limit= --list~ --match= --numeric \
         --out-interface= --policy --protocol= --reject-with= --source= --sport= --state= --table= --to-destination= --help~ --version~"),
     ProgramSpec::new(&["ip"], "-4 -6 -a -B -b= -br -c? -d -f= -h -j -M -n= -N -o -p -r -s -t -V~").style(FlagStyle::Words).groups("netns vrf")

@@ -34,5 +34,9 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["Remove-ItemProperty", "Set-ItemProperty", "New-ItemProperty", "New-Item", "Set-Item"], common!("-Path= -LiteralPath= -Name= -Value= -ItemType= -PropertyType= -Force")).style(FlagStyle::PowerShell),
     ProgramSpec::new(&["Set-MpPreference", "Add-MpPreference"], common!("-DisableRealtimeMonitoring= -ExclusionPath= -ExclusionProcess= -Force")).style(FlagStyle::PowerShell),
     ProgramSpec::new(&["Remove-LocalUser", "Remove-ADUser", "Remove-ADObject", "Remove-VM", "Remove-Module", "Uninstall-Package", "Uninstall-Module"], common!("-Name= -Identity= -Recursive -Force -AllVersions")).style(FlagStyle::PowerShell),
+    // The first operand is the `{` of a block, whose commands follow.
+    ProgramSpec::new(&["ForEach-Object", "%", "Invoke-Command", "icm", "Start-Job", "sajb", "Start-ThreadJob", "Measure-Command"], common!("-Begin= -Process -End= -Parallel -ThrottleLimit= -ScriptBlock -ComputerName= -Session= -Credential= -ArgumentList= -Name= -AsJob")).style(FlagStyle::PowerShell).runs(1),
+    ProgramSpec::new(&["%{"], "").style(FlagStyle::PowerShell).runs(0),
+    ProgramSpec::new(&["start"], "/d= /b /i /w /min /max /wait /low /high /normal /separate /shared /node= /affinity=").style(FlagStyle::Cmd).runs(0),
     ProgramSpec::new(&["Write-Output", "Write-Host"], common!("-InputObject= -NoNewline -ForegroundColor= -BackgroundColor=")).style(FlagStyle::PowerShell),
 ];

@@ -38,6 +38,11 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["source", "."], "").action(ProgramAction::Source),
     ProgramSpec::new(&["ssh", "autossh"], "-4 -6 -A -a -C -f -G~ -g -K -k -M -N~ -n -q -s -T -t -V~ -v -X -x -Y -y -B= -b= -c= -D= -E= -e= \
         -F= -I= -i= -J= -L= -l= -m= -O= -o# -P= -p= -Q~ -R= -S= -W= -w=").joins(1).stdin_shell(StdinShell::Always),
+    ProgramSpec::new(&["sshpass"], "-d= -e -f= -h~ -p= -P= -v -V~").runs(0),
+    ProgramSpec::new(&["mosh"], "-4 -6 -a -h~ -n -p= --bind-server= --client= --experimental-remote-ip= --family= --help~ --local --no-init --no-ssh-pty --port= --predict= --predict-overwrite --server= --ssh= --version~").runs(1),
+    ProgramSpec::new(&["pssh", "parallel-ssh"], "-A -e= -g= -h= -H= -i -I -l= -o= -O# -p= -P -t= -v -x= -X= --askpass --errdir= --hosts= --host= --inline --option= --outdir= --par= --print --send-input --timeout= --user= --verbose --help~ --version~").joins(0),
+    ProgramSpec::new(&["pdsh"], "-a -A -b -c= -d -f= -g= -h~ -i -I -k -l= -L~ -n= -N -q~ -R= -S -t= -u= -V~ -w= -x= -X=").joins(0),
+    ProgramSpec::new(&["clush"], "-a -b -B -c= -d -f= -g= -G -h~ -l= -L -n -N -o= -O= -p= -q -r -R= -s -S -t= -u= -v -w= -x= -X= --all --conf= --connect_timeout= --copy --dest= --diff --fanout= --group= --hostfile= --mode= --nodes= --nostdin --option= --options= --quiet --user= --verbose --worker= --help~ --version~").joins(0),
     ProgramSpec::new(&["su"], "-c$ -f -g= -G= -l -m -P -p -s= -w= --command$ --session-command$ --fast --group= --supp-group= --login \
         --preserve-environment --pty --shell= --whitelist-environment= --help~ --version~").stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["newgrp"], "-l").stdin_shell(StdinShell::Always),
@@ -66,14 +71,18 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["unshare"], "-C? -c -f -i? -m? -n? -p? -r -T? -U? -u? -R= -S= -G= -w= --fork --map-root-user --mount? --mount-proc? --net? --pid? \
         --user? --root= --wd=").runs(0).stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["setpriv", "prlimit", "systemd-run", "systemd-inhibit", "firejail", "proxychains", "proxychains4", "torsocks",
-        "torify", "caffeinate", "dbus-run-session", "xvfb-run", "aoss", "rtk", "cgexec", "i386", "linux32", "linux64"],
+        "torify", "caffeinate", "dbus-run-session", "xvfb-run", "aoss", "rtk", "i386", "linux32", "linux64"],
         "-q -n= -u= -p= -t -d -s -i -m -E= -M= -H= -G= --user --scope --pty --pipe --wait --collect --unit= --property= --uid= --gid= --setenv= \
         --what= --who= --why= --mode= --quiet --help~ --version~").runs(0),
+    ProgramSpec::new(&["cgexec"], "-b -g= --sticky").runs(0),
+    ProgramSpec::new(&["proot"], "-0 -b= -h~ -i= -k= -q= -r= -R= -S= -v= -V~ -w= --bind= --change-id= --cwd= --kernel-release= --kill-on-exit --link2symlink --mixed-mode= --pwd= --qemu= --root-id --rootfs= --verbose= --help~ --version~").runs(0),
+    // On macOS; on Linux it prints the architecture.
+    ProgramSpec::new(&["arch"], "-32 -64 -arch= -arm64 -arm64e -c -d= -e= -h~ -i386 -x86_64 -x86_64h --help~ --version~").style(FlagStyle::Words).runs(0),
     ProgramSpec::new(&["numactl"], "-a -b -C= -i= -l -m= -N= -p= -P= -t -H~ -s~ --all --balancing --cpunodebind= --hardware~ --interleave= --localalloc --membind= --physcpubind= --preferred= --show~ --touch").runs(0),
     ProgramSpec::new(&["setarch"], "-3 -B -F -I -L -p? -R -S -T -v -X -Z --32bit --3gb --addr-no-randomize --list~ --verbose --help~ --version~").runs(1),
     ProgramSpec::new(&["valgrind"], "-d -h~ -q -v --tool= --leak-check= --quiet --verbose --help~ --version~").runs(0),
     ProgramSpec::new(&["perf"], "-h~ -v~ --help~ --version~").subcommands(&[SubcommandSpec::runs("stat", 0, PERF), SubcommandSpec::runs("record", 0, PERF), SubcommandSpec::runs("trace", 0, PERF)]),
-    ProgramSpec::new(&["gdb", "lldb"], "-args! --args! -batch --batch -cd= -command= -x= -ex= -eval-command= -p= -q --quiet -nx -iex= -help~ --help~ -version~ --version~").style(FlagStyle::Words),
+    ProgramSpec::new(&["gdb", "lldb"], "-args! --args! -batch --batch -cd= -command= -x= -ex# -eval-command# --eval-command# -o# -p= -q --quiet -nx -iex# -help~ --help~ -version~ --version~").style(FlagStyle::Words),
     ProgramSpec::new(&["nodemon"], "-C -d= -e= -i= -I -L -q -V -w= -x$ --config= --cwd= --delay= --exec$ --ext= --ignore= --quiet --signal= --verbose --watch= --help~ --version~"),
     ProgramSpec::new(&["concurrently"], "-c= -g -h~ -i -k -l= -m= -n= -p= -P -r -s= -t= -v~ --group --kill-others --kill-others-on-fail --max-processes= --names= --prefix= --prefix-colors= --raw --restart-after= --restart-tries= \
         --success= --timings --help~ --version~").action(ProgramAction::EachOperand),
@@ -89,7 +98,9 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
             SubcommandSpec::runs("exec", 0, "-c= -s= -w= -p= --channel= --spec= --with= --platform= --force-reinstall")]),
     ProgramSpec::new(&["strace", "ltrace", "gdbserver"], "-a= -b= -c -C -d -D -e= -E= -f -F -i -I= -k -o= -O= -p= -P= -q -r -s= -S= -t -T -u= \
         -U= -v -V~ -w -x -X= -y -Y -z -Z --output= --trace=").runs(0),
-    ProgramSpec::new(&["entr"], "-a -c -d -n -p -r -s -x -z").runs(0),
+    ProgramSpec::new(&["entr"], "-a -c -d -n -p -r -s$ -x -z").runs(0),
+    ProgramSpec::new(&["watchexec"], "-1 -c? -d= -e= -f= -h~ -i= -I -n -N -o= -p -q -r -s= -v -V~ -w= -W= --clear? --color= --debounce= --delay-run= --emit-events-to= --env= --exts= --filter= --filter-file= --fs-events= --ignore= --ignore-file= --map-signal= --no-default-ignore --no-global-ignore \
+        --no-process-group --no-project-ignore --no-vcs-ignore --notify --on-busy-update= --only-emit-events --poll? --postpone --print-events --project-origin= --quiet --restart --shell= --signal= --stdin-quit --stop-signal= --stop-timeout= --timings --verbose --watch= --watch-non-recursive= --workdir= --wrap-process= --help~ --version~").joins(0),
     ProgramSpec::new(&["hyperfine"], "-w= -r= -m= -M= -p$ -s$ -c$ -S= -i -N -u= -n= -L= --warmup= --runs= --prepare$ --setup$ --cleanup$ --shell= \
         --export-json= --export-markdown= --ignore-failure --show-output --style=").action(ProgramAction::EachOperand),
     ProgramSpec::new(&["find", "gfind"], "-exec! -execdir! -ok! -okdir! -delete -maxdepth= -mindepth= -name= -iname= -path= -ipath= -wholename= \
