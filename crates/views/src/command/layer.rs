@@ -254,6 +254,25 @@ impl CommandLayer {
         self.operands == 0
     }
 
+    /// Returns true if the next word is an operand that the program treats like those before and after it. The host of `ssh`
+    /// and the value of a flag are not.
+    pub(super) fn takes_operands(&self) -> bool {
+        let is_structure = matches!(
+            self.action,
+            ProgramAction::Words { .. }
+                | ProgramAction::Joined { .. }
+                | ProgramAction::FirstOperand
+                | ProgramAction::AfterSeparator
+                | ProgramAction::Shell
+                | ProgramAction::Interpreter
+                | ProgramAction::CodeOperand { .. }
+                | ProgramAction::Source
+                | ProgramAction::ChangeDirectory { .. }
+        );
+        let is_operand = self.next == NextArgument::Operand && self.awaiting.is_none();
+        is_operand && !is_structure || self.script.is_some()
+    }
+
     /// Returns true if the words of the standard input are arguments of the command that the program runs.
     pub(super) fn is_xargs(&self) -> bool {
         self.spec.is_some_and(|spec| spec.names.contains(&"xargs"))

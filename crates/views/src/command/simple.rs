@@ -301,9 +301,14 @@ impl ScriptReader {
         cx: &mut ReadContext<'_, S>,
     ) -> bool {
         let values = cx.state.lists.loop_values(word.text.bytes());
-        let Some(values) = values.map(<[LoopValue]>::to_vec) else {
+        let Some(mut values) = values.map(<[LoopValue]>::to_vec) else {
             return false;
         };
+        // Where the words after it depend on the word, as the command after `ssh $host` does, it stands for the first value.
+        let layer = self.list().command.layers.last();
+        if !layer.is_some_and(CommandLayer::takes_operands) {
+            values.truncate(1);
+        }
         let texts: Vec<_> = values.iter().map(|value| value.text.clone()).collect();
         if self.list().discards() || !cx.state.adds(&texts) {
             return false;
