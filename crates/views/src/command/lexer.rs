@@ -75,6 +75,8 @@ pub(super) enum LexToken {
     Bar,
     /// `(` at the beginning of a command.
     OpenParen,
+    /// `(` in an operand.
+    CallParen,
     /// `[` at the beginning of a command.
     OpenBracket,
 }
@@ -175,6 +177,7 @@ impl ScriptReader {
             LexToken::Ampersand => self.after_ampersand(byte, cx),
             LexToken::Bar => self.after_bar(byte, cx),
             LexToken::OpenParen => self.after_open_paren(byte, cx),
+            LexToken::CallParen => self.after_call_paren(byte, cx),
             LexToken::OpenBracket => self.after_open_bracket(byte, cx),
         }
     }
@@ -195,6 +198,7 @@ impl ScriptReader {
             LexToken::Redirection(operator) => self.redirect(operator, cx),
             LexToken::Ampersand | LexToken::Bar => self.end_pipeline(cx),
             LexToken::OpenParen => self.list().open_subshell(cx.state.constants()),
+            LexToken::CallParen => self.open_body(cx),
         }
         self.token_bytes.clear();
     }
@@ -912,6 +916,29 @@ impl ScriptReader {
         true
     }
 
+    /// Begins the definition of the function that the current word names, whose parentheses are read as a subshell.
+    fn open_body<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
+        self.list().begin_function();
+        self.list().open_subshell(cx.state.constants());
+    }
+
+    /// Reads the byte after `(` in an operand. Bash refuses such a line; programs that run words without a shell pass
+    /// `a.b()` on.
+    fn after_call_paren<S: CommandSink>(
+        &mut self,
+        byte: InputByte,
+        cx: &mut ReadContext<'_, S>,
+    ) -> bool {
+        if byte.byte == b')' {
+            self.push_pending(cx);
+            self.push_byte(byte, cx);
+            return true;
+        }
+        self.token_bytes.clear();
+        self.open_body(cx);
+        false
+    }
+
     fn open_paren<S: CommandSink>(&mut self, byte: InputByte, cx: &mut ReadContext<'_, S>) {
         let posix = self.syntax == ShellSyntax::Posix;
         let list = self.list();
@@ -939,8 +966,10 @@ impl ScriptReader {
         } else if self.list().in_patterns() {
             self.end_word(cx);
         } else if self.list().word.begun && self.syntax == ShellSyntax::Posix {
-            self.list().begin_function();
-            self.list().open_subshell(cx.state.constants());
+            match self.list().command.has_words() {
+                true => self.begin_token(LexToken::CallParen, byte),
+                false => self.open_body(cx),
+            }
         } else if self.syntax == ShellSyntax::PowerShell {
             // A subexpression, whose output is an argument.
             self.begin_token(LexToken::None, byte);
