@@ -323,7 +323,21 @@ impl SimpleReader {
 /// The beginnings of a command of a debugger, an editor or `tar` that runs the rest in a shell.
 const SHELL_ESCAPES: [&[u8]; 5] = [b"shell ", b"platform shell ", b"!", b":!", b"exec="];
 
-/// Returns the start of the script in a setting whose value is one: `ProxyCommand=…`, `core.sshCommand=…`, `alias.a=!…`,
+/// The ends of names of settings of git whose values are scripts.
+const SCRIPT_SETTINGS: [&[u8]; 10] = [
+    b"command",
+    b".pager",
+    b".editor",
+    b".external",
+    b".textconv",
+    b".cmd",
+    b".driver",
+    b".clean",
+    b".smudge",
+    b".fsmonitor",
+];
+
+/// Returns the start of the script in a setting whose value is one: `ProxyCommand=…`, `core.pager=…`, `alias.a=!…`,
 /// `shell …` of gdb, `:!…` of vim, `exec=…` of tar.
 pub(super) fn setting_script(setting: &[u8]) -> Option<usize> {
     let escape = SHELL_ESCAPES.iter().find(|it| setting.starts_with(it));
@@ -334,8 +348,11 @@ pub(super) fn setting_script(setting: &[u8]) -> Option<usize> {
         .iter()
         .position(|&byte| byte == b'=' || byte == b' ')?;
     let (name, value) = (&setting[..end], &setting[end + 1..]);
-    let suffix = name.len().saturating_sub(b"command".len());
-    if name[suffix..].eq_ignore_ascii_case(b"command") {
+    let is_script = |end: &&[u8]| {
+        let suffix = name.len().saturating_sub(end.len());
+        name[suffix..].eq_ignore_ascii_case(end)
+    };
+    if SCRIPT_SETTINGS.iter().any(is_script) {
         return Some(end + 1);
     }
     value.starts_with(b"!").then_some(end + 2)

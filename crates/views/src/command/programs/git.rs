@@ -74,6 +74,11 @@ const GIT: &[SubcommandSpec] = &[
         --stat? --submodule? --summary --text --unified= --word-diff? --word-diff-regex=",
     ),
     SubcommandSpec::new(
+        "difftool",
+        "-d -g -t= -x$ -y --cached --dir-diff --extcmd$ --gui --no-gui --no-prompt --no-trust-exit-code --prompt --rotate-to= --skip-to= --staged --symlinks --tool= --tool-help~ \
+        --trust-exit-code",
+    ),
+    SubcommandSpec::new(
         "fetch",
         "-4 -6 -a -f -j= -k -m -n -o= -p -P -q -t -u -v --all --append --atomic --deepen= --depth= --dry-run~ --filter= --force --jobs= --keep --multiple --no-tags --porcelain \
         --progress --prune --prune-tags --quiet --recurse-submodules? --refetch --refmap= --set-upstream --shallow-exclude= --shallow-since= --stdin --tags --unshallow --update-head-ok --update-shallow \

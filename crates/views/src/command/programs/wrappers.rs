@@ -70,8 +70,37 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         --ipc? --net? --pid? --user? --cgroup? --setuid= --setgid= --root? --wd? --no-fork").runs(0).stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["unshare"], "-C? -c -f -i? -m? -n? -p? -r -T? -U? -u? -R= -S= -G= -w= --fork --map-root-user --mount? --mount-proc? --net? --pid? \
         --user? --root= --wd=").runs(0).stdin_shell(StdinShell::Always),
-    ProgramSpec::new(&["setpriv", "prlimit", "systemd-run", "systemd-inhibit", "firejail", "proxychains", "proxychains4", "torsocks",
-        "torify", "caffeinate", "dbus-run-session", "xvfb-run", "aoss", "rtk", "i386", "linux32", "linux64"],
+    ProgramSpec::new(&["caffeinate"], "-d -i -m -s -u -t= -w=").runs(0),
+    ProgramSpec::new(&["setpriv"], "-d~ -h~ -V~ --ambient-caps= --apparmor-profile= --bounding-set= --clear-groups --dump~ --egid= --euid= --groups= --help~ --inh-caps= --init-groups \
+        --keep-groups --landlock-access= --landlock-rule= --list-caps~ --no-new-privs --pdeathsig= --ptracer= --regid= --reset-env --reuid= --rgid= --ruid= --seccomp-filter= \
+        --securebits= --selinux-label= --version~").runs(0),
+    ProgramSpec::new(&["cpulimit"], "-b -c= -e= -f -h~ -i -l= -m -p= -P= -v -z --background --cpu= --exe= --foreground --help~ --include-children --lazy --limit= --monitor-forks --path= \
+        --pid= --verbose").runs(0),
+    ProgramSpec::new(&["faketime"], "-f -h~ -m -p= -v~ --date-prog= --disable-shm --exclude-monotonic --help~ --version~").runs(1),
+    ProgramSpec::new(&["runcon"], "-c -l= -r= -t= -u= --compute --help~ --range= --role= --type= --user= --version~").runs(0),
+    ProgramSpec::new(&["trickle"], "-d= -h~ -l= -L= -n= -s -t= -u= -v -V~ -w=").runs(0),
+    ProgramSpec::new(&["eatmydata", "dumb-init", "tini"], "-c -e= -g -h~ -l~ -p= -r= -s -v -w -V~ --help~ --rewrite= --single-child --verbose --version~").runs(0),
+    ProgramSpec::new(&["rlwrap"], "-a? -A? -b= -c -C= -d= -D= -e= -E -f= -g= -h~ -H= -i -I -l= -m? -M= -n -N -o -O= -p? -P= -q= -r -R -s= -S= -t= -T -u -U -v~ -w= -W? -X -z= --help~ \
+        --version~").runs(0),
+    ProgramSpec::new(&["retry"], "-d= -e= -h~ -m= -s= -t= -u= -v~ -x= --delay= --help~ --max= --min= --sleep= --times= --tries= --until= --version~").runs(0),
+    ProgramSpec::new(&["gksu", "gksudo", "kdesu", "kdesudo"], "-a -d -g -k -l -m= -n -p -P -S -u= -w --description= --login --message= --preserve-env --su-mode --sudo-mode --user=").joins(0),
+    ProgramSpec::new(&["heaptrack"], "-d -h~ -o= -p= -r -v~ --asan --debug --help~ --output= --pid= --raw --use-inject --version~").runs(0),
+    ProgramSpec::new(&["rr"], "").subcommands(&[SubcommandSpec::runs("record", 0, "-c= -F= -h -i= -M -n -N -o= -s= -S -t= -u -v= -w --chaos --env= --ignore-signal= --no-syscall-buffer --output-trace-dir= \
+        --print-trace-dir= --wait")]),
+    ProgramSpec::new(&["lima"], "").runs(0),
+    ProgramSpec::new(&["limactl"], "--debug --log-level= --tty -y").subcommands(&[SubcommandSpec::runs("shell", 1, "--preserve-env --shell= --start --workdir="), SubcommandSpec::new("delete", "-f --force")]),
+    ProgramSpec::new(&["multipass"], "-h~ -v --help~").subcommands(&[SubcommandSpec::runs("exec", 1, "-d= -n --no-map-working-directory --working-directory="), SubcommandSpec::new("delete", "-p --all --purge")]),
+    ProgramSpec::new(&["guix"], "-h~ -V~ --help~ --version~").subcommands(&[
+        SubcommandSpec { name: "shell", options: GUIX, action: ProgramAction::AfterSeparator }, SubcommandSpec { name: "environment", options: GUIX, action: ProgramAction::AfterSeparator }]),
+    ProgramSpec::new(&["envchain"], "--list~ -l~ --set -s --unset").runs(1),
+    ProgramSpec::new(&["teller"], "-c= -h~ --config= --help~").subcommands(&[SubcommandSpec::runs("run", 0, "-r -s --redact --reset --shell --sh")]),
+    ProgramSpec::new(&["sops"], "-d -e -h~ -i -r -s -v~ --config= --decrypt --encrypt --help~ --in-place --input-type= --output= --output-type= --version~").subcommands(&[
+        SubcommandSpec { name: "exec-env", options: "--background --pristine --same-process --user=", action: ProgramAction::Joined { operands: 1 } },
+        SubcommandSpec { name: "exec-file", options: "--background --filename= --no-fifo --user=", action: ProgramAction::Joined { operands: 1 } }]),
+    ProgramSpec::new(&["nu"], "-c$ -e$ -i -l -n -t= -v~ -h~ --commands$ --config= --env-config= --execute$ --help~ --interactive --login --no-config-file --no-history --no-newline --stdin \
+        --version~").stdin_shell(StdinShell::Always),
+    ProgramSpec::new(&["prlimit", "systemd-run", "systemd-inhibit", "firejail", "proxychains", "proxychains4", "torsocks",
+        "torify", "dbus-run-session", "xvfb-run", "aoss", "rtk", "i386", "linux32", "linux64"],
         "-q -n= -u= -p= -t -d -s -i -m -E= -M= -H= -G= --user --scope --pty --pipe --wait --collect --unit= --property= --uid= --gid= --setenv= \
         --what= --who= --why= --mode= --quiet --help~ --version~").runs(0),
     ProgramSpec::new(&["cgexec"], "-b -g= --sticky").runs(0),
@@ -82,7 +111,9 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["setarch"], "-3 -B -F -I -L -p? -R -S -T -v -X -Z --32bit --3gb --addr-no-randomize --list~ --verbose --help~ --version~").runs(1),
     ProgramSpec::new(&["valgrind"], "-d -h~ -q -v --tool= --leak-check= --quiet --verbose --help~ --version~").runs(0),
     ProgramSpec::new(&["perf"], "-h~ -v~ --help~ --version~").subcommands(&[SubcommandSpec::runs("stat", 0, PERF), SubcommandSpec::runs("record", 0, PERF), SubcommandSpec::runs("trace", 0, PERF)]),
-    ProgramSpec::new(&["gdb", "lldb"], "-args! --args! -batch --batch -cd= -command= -x= -ex# -eval-command# --eval-command# -o# -p= -q --quiet -nx -iex# -help~ --help~ -version~ --version~").style(FlagStyle::Words),
+    ProgramSpec::new(&["lldb"], "-b -c= -f= -h~ -k# -K= -n= -o# -O# -p= -Q -r= -s= -S= -v~ -w -x -X --arch= --attach-name= --attach-pid= --batch --core= --file= --help~ --no-lldbinit \
+        --one-line# --one-line-before-file# --source= --version~ --wait-for").action(ProgramAction::AfterSeparator),
+    ProgramSpec::new(&["gdb"], "-args! --args! -batch --batch -cd= -command= -x= -ex# -eval-command# --eval-command# -o# -p= -q --quiet -nx -iex# -help~ --help~ -version~ --version~").style(FlagStyle::Words),
     ProgramSpec::new(&["nodemon"], "-C -d= -e= -i= -I -L -q -V -w= -x$ --config= --cwd= --delay= --exec$ --ext= --ignore= --quiet --signal= --verbose --watch= --help~ --version~"),
     ProgramSpec::new(&["concurrently"], "-c= -g -h~ -i -k -l= -m= -n= -p= -P -r -s= -t= -v~ --group --kill-others --kill-others-on-fail --max-processes= --names= --prefix= --prefix-colors= --raw --restart-after= --restart-tries= \
         --success= --timings --help~ --version~").action(ProgramAction::EachOperand),
@@ -96,7 +127,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["pixi"], "-h~ -q -v -V~ --color= --no-progress --help~ --version~")
         .subcommands(&[SubcommandSpec::runs("run", 0, "-e= -m= -x --environment= --manifest-path= --frozen --locked --clean-env --as-is --executable --skip-deps"),
             SubcommandSpec::runs("exec", 0, "-c= -s= -w= -p= --channel= --spec= --with= --platform= --force-reinstall")]),
-    ProgramSpec::new(&["strace", "ltrace", "gdbserver"], "-a= -b= -c -C -d -D -e= -E= -f -F -i -I= -k -o= -O= -p= -P= -q -r -s= -S= -t -T -u= \
+    ProgramSpec::new(&["ltrace"], "-a= -A= -b -c -C -D= -e= -f -F= -h~ -i -l= -L -n= -o= -p= -r -s= -S -t -T -u= -V~ -w= -x= --demangle --help~ --output= --version~").runs(0),
+    ProgramSpec::new(&["strace", "gdbserver"], "-a= -b= -c -C -d -D -e= -E= -f -F -i -I= -k -o= -O= -p= -P= -q -r -s= -S= -t -T -u= \
         -U= -v -V~ -w -x -X= -y -Y -z -Z --output= --trace=").runs(0),
     ProgramSpec::new(&["entr"], "-a -c -d -n -p -r -s$ -x -z").runs(0),
     ProgramSpec::new(&["watchexec"], "-1 -c? -d= -e= -f= -h~ -i= -I -n -N -o= -p -q -r -s= -v -V~ -w= -W= --clear? --color= --debounce= --delay-run= --emit-events-to= --env= --exts= --filter= --filter-file= --fs-events= --ignore= --ignore-file= --map-signal= --no-default-ignore --no-global-ignore \
@@ -128,7 +160,10 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["aws-vault"], "--debug --backend= --prompt= --help~ --version~").subcommands(&[SubcommandSpec::runs("exec", 1, "-d= -n -j -r= -s -t= --duration= --no-session --json --region= --server --lazy --stdout --ec2-server --ecs-server --mfa-token=")]),
     ProgramSpec::new(&["chamber"], "-b= -r= -v --backend= --retries= --verbose --help~").subcommands(&[SubcommandSpec {
         name: "exec", options: "--pristine --strict --strict-value=", action: ProgramAction::AfterSeparator }]),
-    ProgramSpec::new(&["op", "infisical", "doppler", "mise", "asdf", "rtx", "pyenv", "rbenv", "nvm"],
+    ProgramSpec::new(&["mise", "rtx"], "-C= -E= -h~ -j= -q -v -V~ -y --cd= --env= --help~ --jobs= --quiet --verbose --version~ --yes").subcommands(&[
+        SubcommandSpec { name: "exec", options: MISE, action: ProgramAction::AfterSeparator }, SubcommandSpec { name: "x", options: MISE, action: ProgramAction::AfterSeparator },
+        SubcommandSpec::new("run", "-f -j= -n -o= -t= --force --output=")]),
+    ProgramSpec::new(&["op", "infisical", "doppler", "asdf", "pyenv", "rbenv", "nvm"],
         "-f= -e= -p= --env-file= --config= --project= --account= --vault= --help~ --version~").groups("").subcommands(EXEC),
 ];
 
@@ -143,6 +178,11 @@ const EXEC: &[SubcommandSpec] = &[
     ),
     SubcommandSpec::runs("exec", 0, "-n -d= --duration= --no-session --prompt="),
 ];
+
+const MISE: &str = "-c$ -j= --command$ --jobs= --raw --no-prepare";
+
+const GUIX: &str = "-C -D -e= -f= -F -K -L= -m= -M= -N -p= -P -r= -u= -v= -W --container --check --development --emulate-fhs --expose= --file= --manifest= --network --preserve= --profile= \
+    --pure --root= --share= --system= --user=";
 
 const AFTER_ENTER: SubcommandSpec = SubcommandSpec {
     name: "enter",
