@@ -824,6 +824,13 @@ examples.no-match = ["git push topic"]
 }
 
 #[test]
+fn the_builtin_rules_are_formatted() {
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../rules");
+    let output = ttsr(["fmt", "--check"]).arg(rules).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
 fn explain_knows_the_exceptions_of_the_packs() {
     let root = scratch("excepted");
     let pack = "schema = 1\npack.name = 's'\n[rule.r]\ndescription = 'd'\non = ['tool-input']\nmatch.any = [{ literal = 'beta' }]\n\
