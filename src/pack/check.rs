@@ -344,13 +344,19 @@ impl<'l> Check<'l> {
             draft.complete();
         }
         let known = self.known_tools(options);
-        for draft in self.drafts.iter().filter(|draft| !draft.is_broken) {
+        let mut broken = Vec::new();
+        for (index, draft) in self.drafts.iter().enumerate() {
+            if draft.is_broken {
+                continue;
+            }
             let asked = |place: &Place| self.asked_grants(place.file);
             let mut faults = combined_faults(draft, self.context);
             if faults.is_empty() {
                 faults = compose::ungranted(draft, asked, options.grants.as_deref());
             }
-            if let Some(trial) = options.lints.filter(|_| faults.is_empty()) {
+            if !faults.is_empty() {
+                broken.push(index);
+            } else if let Some(trial) = options.lints {
                 faults = lint::lint_rule(draft, self.context, known.as_ref(), trial);
             }
             deferred.extend(faults.into_iter().map(|(place, fault)| DeferredFault {
@@ -358,6 +364,9 @@ impl<'l> Check<'l> {
                 rule: Some(draft.rule.id.clone()),
                 fault,
             }));
+        }
+        for index in broken {
+            self.drafts[index].is_broken = true;
         }
         if options.lints.is_some() {
             deferred.extend(lint::lint_all(&self.drafts));
@@ -512,7 +521,8 @@ fn combined_faults(draft: &Draft, context: &LoadContext<'_>) -> Vec<(Place, Faul
         if fault.code != &code::NO_EFFECT || !draft.is_default(path) {
             let given = draft.latest_written(path);
             let place = given.map_or(&draft.place, |given| &given.at);
-            found.push((place.clone(), fault));
+            let entry = fault.case.and_then(|case| draft.in_case(case));
+            found.push((entry.unwrap_or(place).clone(), fault));
         }
     }
     for (text, fault) in pattern::late_faults(&draft.rule, &draft.fold, context) {

@@ -15,7 +15,9 @@ use super::escape::quote;
 use super::message::{self, MessageValues};
 use super::tools::KnownTools;
 use crate::pack::load_context::LoadContext;
-use crate::rule::{Action, Channel, Pattern, PatternKind, Rule, Severity, Status, Within};
+use crate::rule::{
+    Action, Channel, Pattern, PatternKind, Rule, Severity, Status, ToolOutcome, Within,
+};
 use ttsr_automata::pattern;
 
 mod boundary;
@@ -321,12 +323,14 @@ fn has_literal(hir: &Hir) -> bool {
     inner || is_good(Extractor::new().extract(hir))
 }
 
-/// Reports rules with the same patterns and the same scope as a stronger rule, which wins wherever they hit. Only certain
-/// cases are reported: equal texts, equal scopes, no condition but `any`.
+/// Reports rules with the same patterns and the same scope as a stronger rule that cuts: a cut suppresses the hits after
+/// it, and no other action does. Only certain cases are reported: equal texts, equal scopes, no condition but `any`.
 fn shadowed(drafts: &[Draft]) -> Vec<DeferredFault> {
     let mut strongest: HashMap<ScopedPattern<'_>, &Draft> = HashMap::new();
-    let plain = drafts.iter().filter(|draft| is_plain(&draft.rule));
-    for draft in plain.clone() {
+    // The values of a rule with an error are not those that its author means.
+    let valid = drafts.iter().filter(|draft| !draft.is_broken);
+    let plain = valid.filter(|draft| is_plain(&draft.rule));
+    for draft in plain.clone().filter(|draft| always_cuts(&draft.rule)) {
         for pattern in &draft.rule.condition.any {
             let best = strongest
                 .entry(scoped(&draft.rule, pattern))
@@ -338,17 +342,17 @@ fn shadowed(drafts: &[Draft]) -> Vec<DeferredFault> {
     }
     let mut found = Vec::new();
     for draft in plain {
-        let above = |pattern| strongest[&scoped(&draft.rule, pattern)];
+        let above = |pattern| {
+            let above = strongest.get(&scoped(&draft.rule, pattern)).copied();
+            above.filter(|above| rank(&above.rule) > rank(&draft.rule))
+        };
         let mut aboves = draft.rule.condition.any.iter().map(above);
-        let Some(first) = aboves
-            .next()
-            .filter(|above| rank(&above.rule) > rank(&draft.rule))
-        else {
+        let Some(first) = aboves.next().flatten() else {
             continue;
         };
-        if aboves.all(|above| rank(&above.rule) > rank(&draft.rule)) {
+        if aboves.all(|above| above.is_some()) {
             let message = format!(
-                "rule {} has the same patterns and is stronger, so this rule never takes effect",
+                "rule {} has the same patterns and cuts the reply first, so this rule never takes effect",
                 quote(&first.rule.id)
             );
             let fault = Fault::new(&code::SHADOWED_RULE, message)
@@ -364,11 +368,17 @@ fn shadowed(drafts: &[Draft]) -> Vec<DeferredFault> {
 }
 
 /// A pattern and its complete scope.
-type ScopedPattern<'r> = (&'r Pattern, [&'r [String]; 6], &'r [Channel]);
+type ScopedPattern<'r> = (
+    &'r Pattern,
+    [&'r [String]; 6],
+    Option<ToolOutcome>,
+    &'r [Channel],
+);
 
 fn scoped<'r>(rule: &'r Rule, pattern: &'r Pattern) -> ScopedPattern<'r> {
     let Rule {
         tools,
+        outcome,
         args,
         paths,
         agents,
@@ -379,6 +389,7 @@ fn scoped<'r>(rule: &'r Rule, pattern: &'r Pattern) -> ScopedPattern<'r> {
     (
         pattern,
         [tools, args, paths, agents, models, providers],
+        *outcome,
         &rule.on,
     )
 }
@@ -390,6 +401,12 @@ fn is_plain(rule: &Rule) -> bool {
         && rule.condition == crate::rule::Condition::any(any)
         && rule.mode == crate::rule::Mode::Live
         && rule.repeat.is_none()
+}
+
+/// Returns true if every hit of the rule cuts. A rule that retries does so as long as it has retries.
+fn always_cuts(rule: &Rule) -> bool {
+    let last = super::compose::action_after_retries(rule).unwrap_or(rule.action);
+    last.cuts() && rule.allowance == crate::rule::Allowance::default()
 }
 
 fn rank(rule: &Rule) -> (Action, i32, Severity) {

@@ -7,6 +7,7 @@
 
 use std::fmt::Write as _;
 use std::io;
+use std::ops::Range;
 
 use minijinja::{AutoEscape, Environment, Value};
 
@@ -71,7 +72,7 @@ pub(crate) struct MessageValues<'a> {
 /// This never fails, and the text has at most 64 KiB and a `…`.
 pub(crate) fn render(template: Option<&str>, rule: &Rule, values: &MessageValues<'_>) -> String {
     template
-        .filter(|template| template.len() <= MESSAGE_BYTES && forbidden(template).is_none())
+        .filter(|template| template.len() <= MESSAGE_BYTES && !is_forbidden(template))
         .and_then(|template| fill(template, rule, values).ok())
         .unwrap_or_else(|| plain(rule))
 }
@@ -195,24 +196,42 @@ pub(super) fn faults(template: &str) -> Vec<Fault> {
         );
         return vec![Fault::new(&code::TEMPLATE, message)];
     }
-    if let Some(fault) = forbidden(template) {
-        return vec![fault];
+    let tags = match forbidden_tags(template) {
+        Ok(tags) => tags,
+        Err(tag) => return vec![too_much(template, tag)],
+    };
+    // The variables of the other tags are checked as well, unless a block may define some of them.
+    let has_block = tags
+        .iter()
+        .any(|tag| template[tag.clone()].starts_with("{%"));
+    let mut rest = template.to_owned();
+    for tag in &tags {
+        rest.replace_range(tag.clone(), &" ".repeat(tag.len()));
+    }
+    let mut found: Vec<Fault> = tags
+        .into_iter()
+        .map(|tag| too_much(template, tag))
+        .collect();
+    if has_block {
+        return found;
     }
     let environment = environment();
-    let parsed = match environment.template_from_str(template) {
-        Ok(parsed) => parsed,
-        Err(error) => return vec![syntax(&error)],
-    };
-    let mut unknown: Vec<String> = parsed
-        .undeclared_variables(true)
-        .into_iter()
-        .filter(|name| !VARIABLES.contains(&name.as_str()) && capture(name).is_none())
-        .collect();
-    unknown.sort();
-    if unknown.is_empty() {
-        check_rendering(template)
-    } else {
-        variables(template, &unknown)
+    match environment.template_from_str(&rest) {
+        Ok(parsed) => {
+            let names = parsed.undeclared_variables(true).into_iter();
+            let is_unknown =
+                |name: &String| !VARIABLES.contains(&name.as_str()) && capture(name).is_none();
+            let mut unknown: Vec<String> = names.filter(is_unknown).collect();
+            unknown.sort();
+            found.extend(variables(&rest, &unknown));
+        }
+        // Without the tags that are not supported, the template need not be complete.
+        Err(error) if found.is_empty() => found.push(syntax(&error)),
+        Err(_) => {}
+    }
+    match found.is_empty() {
+        true => check_rendering(template),
+        false => found,
     }
 }
 
@@ -226,7 +245,7 @@ fn capture(variable: &str) -> Option<&str> {
 pub(super) fn captures(template: &str) -> Vec<String> {
     // Few messages have captures, and parsing every template takes a tenth of a load.
     let may_capture = template.contains(CAPTURE.trim_end_matches('.'));
-    if !may_capture || template.len() > MESSAGE_BYTES || forbidden(template).is_some() {
+    if !may_capture || template.len() > MESSAGE_BYTES || is_forbidden(template) {
         return Vec::new();
     }
     let environment = environment();
@@ -283,8 +302,17 @@ fn check_rendering(template: &str) -> Vec<Fault> {
     bare.and(full).err().iter().map(syntax).collect()
 }
 
-/// Returns the fault of the first tag that is neither a variable nor an `if`.
-fn forbidden(template: &str) -> Option<Fault> {
+/// Returns true if the template has a tag that is neither a variable nor an `if`, or too many tags.
+fn is_forbidden(template: &str) -> bool {
+    forbidden_tags(template).map_or(true, |tags| !tags.is_empty())
+}
+
+/// Returns the tags that are neither variables nor an `if`.
+///
+/// # Errors
+/// Returns the first block beyond the largest number of them.
+fn forbidden_tags(template: &str) -> Result<Vec<Range<usize>>, Range<usize>> {
+    let mut found = Vec::new();
     let mut at = 0;
     let mut blocks = 0;
     while let Some(open) = template[at..].find('{').map(|found| at + found) {
@@ -299,15 +327,25 @@ fn forbidden(template: &str) -> Option<Fault> {
         };
         let inner = open + 2;
         // A tag without an end is a syntax error, which the template parser reports better.
-        let end = inner + template[inner..].find(close)?;
+        let Some(length) = template[inner..].find(close) else {
+            break;
+        };
+        let end = inner + length;
+        let tag = open..end + close.len();
+        at = tag.end;
         blocks += usize::from(is_block);
-        let is_comment = close == "#}";
-        if blocks > BLOCKS || !is_comment && !is_simple(&template[inner..end], is_block) {
-            return Some(too_much(template, open..end + close.len()));
+        if blocks > BLOCKS {
+            return Err(tag);
         }
-        at = end + close.len();
+        let body = &template[inner..end];
+        let is_comment = close == "#}";
+        // The end of a block is not reported beside its beginning.
+        let is_end = is_block && !found.is_empty() && body.trim_start().starts_with("end");
+        if !is_comment && !is_end && !is_simple(body, is_block) {
+            found.push(tag);
+        }
     }
-    None
+    Ok(found)
 }
 
 fn is_simple(tag: &str, is_block: bool) -> bool {
@@ -321,7 +359,7 @@ fn is_simple(tag: &str, is_block: bool) -> bool {
     tag.len() <= TAG_BYTES && body.chars().all(word) && (!is_block || known)
 }
 
-fn too_much(template: &str, tag: std::ops::Range<usize>) -> Fault {
+fn too_much(template: &str, tag: Range<usize>) -> Fault {
     let message = format!(
         "{} is not supported in messages",
         quote(&template[tag.clone()])
@@ -468,9 +506,30 @@ mod tests {
                 .iter()
                 .map(|fault| fault.code.name)
                 .collect();
-            assert_eq!(codes, ["template"], "{template}");
+            assert!(!codes.is_empty(), "{template}");
+            assert!(codes.iter().all(|code| *code == "template"), "{template}");
         }
         assert_eq!(faults(&"x".repeat(MESSAGE_BYTES + 1)).len(), 1);
+    }
+
+    #[test]
+    fn all_problems_of_a_template_are_found_at_once() {
+        let found = faults("{{ path | upper }} {{ rule.idd }} {{ tool() }} {{ nope }}");
+        let found: Vec<_> = found
+            .iter()
+            .map(|fault| (fault.code.name, fault.within.clone()))
+            .collect();
+        let all = [
+            ("template", Some(0..18)),
+            ("template", Some(34..46)),
+            ("unknown-variable", Some(50..54)),
+            ("unknown-variable", Some(22..30)),
+        ];
+        assert_eq!(found, all);
+        // A block may define names, so the variables in it are not reported.
+        let found = faults("{% for c in path %}{{ c }}{% endfor %}{{ c | upper }}");
+        assert_eq!(found.len(), 2);
+        assert!(found.iter().all(|fault| fault.code.name == "template"));
     }
 
     #[test]

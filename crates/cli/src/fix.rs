@@ -257,6 +257,27 @@ mod tests {
     }
 
     #[test]
+    fn a_quoted_schema_is_fixed_and_hides_no_other_problem() {
+        let right = rule(&format!("severity = 'error'\n{SAME}"));
+        let wrong = rule(&format!("severity = 'eror'\n{SAME}"));
+        let wrong = wrong.replace("schema = 1", "schema = \"1\"");
+        let (fixed, descriptions) = fixed_text("f", &wrong);
+        assert_eq!((fixed, descriptions.len()), (right, 2));
+    }
+
+    #[test]
+    fn missing_brackets_are_added_to_requirements_on_a_command() {
+        let command = |flags: &str, env: &str| {
+            rule(&format!(
+                "on = ['tool-input']\nmatch.any = [{{ command = 'x', flags = {flags}, env = {env} }}]\nexamples.match = ['A=1 x -f']"
+            ))
+        };
+        let (fixed, descriptions) = fixed_text("f", &command("\"-f\"", "'A=1'"));
+        let right = command("[\"-f\"]", "['A=1']");
+        assert_eq!((fixed, descriptions.len()), (right, 2));
+    }
+
+    #[test]
     fn a_file_without_a_schema_gets_one() {
         let whole = rule(SAME);
         let (fixed, descriptions) = fixed_text("f", whole.trim_start_matches("schema = 1\n"));

@@ -92,6 +92,7 @@ mod trace;
 mod view;
 mod word;
 
+pub use super::shell::may_have_commands;
 pub use event::{
     CommandEvent, CommandId, CommandSink, CommandWord, ParentCommand, ParentRelation, WordRole,
     WordTraits,

@@ -172,6 +172,19 @@ pub(crate) const TEXT_LIST_KEY: &str = "commands";
 /// The keys of arrays whose elements are the words of a command.
 pub(crate) const WORD_KEYS: [&str; 3] = ["command", "cmd", "argv"];
 
+/// Returns true if a glob on arguments can select one that commands are read from.
+#[must_use]
+pub fn may_have_commands(glob: &str) -> bool {
+    let (list, last) = match glob.rsplit_once('.') {
+        Some((before, last)) => (before.rsplit('.').next().unwrap_or(before), last),
+        None => ("", glob),
+    };
+    let is_glob = |name: &str| name.contains(['*', '?', '[', ']', '{', '}', ',', '\\']);
+    let is_list = is_glob(list) || list == TEXT_LIST_KEY || WORD_KEYS.contains(&list);
+    let is_index = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+    is_glob(last) || last == RAW || TEXT_KEYS.contains(&last) || is_index && is_list
+}
+
 impl ShellInput {
     /// Returns the role of the value at a path.
     pub(crate) fn from_path(path: &ArgPath) -> ShellInput {

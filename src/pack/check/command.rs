@@ -130,6 +130,7 @@ fn requirement_faults(
         let faults = entries.iter().flat_map(|entry| flag_faults(entry));
         found.extend(faults.map(|fault| (key, fault)));
     }
+    found.extend(flag_contradiction(flags, no_flags).map(|fault| ("no-flags", fault)));
     for (key, text) in [
         ("operand", operand),
         ("operands-all", operands_all),
@@ -162,6 +163,18 @@ fn requirement_faults(
     }
 }
 
+/// Returns the fault of a flag that a command must have and must not have.
+fn flag_contradiction(flags: &[String], no_flags: &[String]) -> Option<Fault> {
+    let refused: Vec<&str> = no_flags.iter().flat_map(|it| it.split('|')).collect();
+    let is_refused = |spelling: &str| {
+        let name = spelling.split('=').next().unwrap_or(spelling);
+        refused.iter().any(|it| *it == spelling || *it == name)
+    };
+    let wanted = flags.iter().find(|it| it.split('|').all(is_refused))?;
+    let message = format!("{} is in both `flags` and `no-flags`", quote(wanted));
+    Some(malformed(message).with_help("remove one of the two"))
+}
+
 /// Returns the fault of bounds on the operands that no command satisfies.
 fn operand_count_fault(requirements: &CommandRequirements) -> Option<Fault> {
     let needs_operand = requirements.operand.is_some()
@@ -178,7 +191,7 @@ fn operand_count_fault(requirements: &CommandRequirements) -> Option<Fault> {
 fn variable_faults(entry: &str) -> Vec<Fault> {
     let mut found = Vec::new();
     let (name, value) = entry.split_once('=').unwrap_or((entry, "*"));
-    if name.is_empty() {
+    if name.is_empty() || name.contains(char::is_whitespace) {
         let message = format!("{} names no variable", quote(entry));
         found.push(malformed(message).with_help("write `NAME` or `NAME=value`"));
     }
@@ -219,6 +232,10 @@ fn flag_faults(entry: &str) -> Vec<Fault> {
         if !is_flag || name.contains(char::is_whitespace) || name == "--" {
             let message = format!("{} is not a flag", quote(spelling));
             let help = "write flags with their dashes: `-f|--force`";
+            found.push(malformed(message).with_help(help));
+        } else if name.contains(['*', '{', '}', '[', ']']) {
+            let message = format!("the name of the flag {} is not a glob", quote(spelling));
+            let help = "write out the names: `--aa|--bb`; only the value of a flag is a glob";
             found.push(malformed(message).with_help(help));
         }
         found.extend(glob_fault(value));

@@ -79,6 +79,8 @@ pub(in crate::pack) struct Draft {
     pub(in crate::pack) texts: Vec<PatternText>,
     /// Entries of scopes and arguments of patterns as they are written, except those that lists fill in.
     pub(in crate::pack) entries: Vec<PatternText>,
+    /// The places of the cases, in their order.
+    pub(in crate::pack) cases: Vec<Place>,
     /// The place of the rule's id, at which problems of the whole rule are reported.
     pub(in crate::pack) place: Place,
     /// `match.region` and `match.fold`, for patterns that do not set their own.
@@ -114,6 +116,7 @@ impl Draft {
             given: Vec::new(),
             texts: Vec::new(),
             entries: Vec::new(),
+            cases: Vec::new(),
             place,
             region: Vec::new(),
             fold: Vec::new(),
@@ -128,6 +131,7 @@ impl Draft {
         self.given = origins.given;
         self.texts = origins.patterns;
         self.entries = origins.entries;
+        self.cases = origins.cases;
     }
 
     /// Returns the place in the last layer that sets the key at `path`, or a key below it. The empty path is the rule
@@ -153,6 +157,12 @@ impl Draft {
     /// Returns the place of an entry of a scope or of an argument of a pattern; `None` if a list fills it in.
     pub(in crate::pack) fn in_entry(&self, entry: &str) -> Option<Place> {
         location(&self.entries, entry)
+    }
+
+    /// Returns the place of a case; `None` if an override changed the number of cases, or the rule is made in code.
+    pub(in crate::pack) fn in_case(&self, index: usize) -> Option<&Place> {
+        let is_known = self.cases.len() == self.rule.cases.len();
+        self.cases.get(index).filter(|_| is_known)
     }
 
     /// Returns the place of the bytes `within` of a pattern of the rule, or the best known place around them.

@@ -12,6 +12,8 @@ pub(in crate::pack) struct Fault {
     pub(in crate::pack) help: Option<String>,
     /// The bytes of the value that the problem is about; `None` if it is about all of them.
     pub(in crate::pack) within: Option<Range<usize>>,
+    /// The index of the case that the problem is about, if it is about one of several.
+    pub(in crate::pack) case: Option<usize>,
 }
 
 impl Fault {
@@ -21,6 +23,7 @@ impl Fault {
             message: message.into(),
             help: None,
             within: None,
+            case: None,
         }
     }
 
@@ -33,5 +36,12 @@ impl Fault {
 
     pub(in crate::pack) fn within(self, within: Option<Range<usize>>) -> Fault {
         Fault { within, ..self }
+    }
+
+    pub(in crate::pack) fn in_case(self, index: usize) -> Fault {
+        Fault {
+            case: Some(index),
+            ..self
+        }
     }
 }

@@ -83,6 +83,12 @@ fn has_known_schema(root: &DeTable<'_>, reader: &mut RuleReader<'_>) -> bool {
         // The table of keys reports that it is missing.
         return true;
     };
+    let quoted = value.get_ref().as_str();
+    if quoted == Some(SCHEMA) {
+        // The schema is known; the rest of the file is read as well.
+        reader.wrong_type("`schema`", "an integer", "", value);
+        return true;
+    }
     let written = match value.get_ref() {
         DeValue::Integer(number) => number.to_string(),
         _ => reader.text[value.span()].to_owned(),

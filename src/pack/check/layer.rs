@@ -13,6 +13,9 @@ impl Draft {
         self.texts.append(&mut from.texts);
         self.entries.append(&mut from.entries);
         let given = take(&mut from.given);
+        if given.iter().any(|given| given.path == "case") {
+            self.cases = take(&mut from.cases);
+        }
         schema::replace(RULE, self, &mut from, &given);
         self.record_given(given, layer);
         self.derive_action(layer);
@@ -23,6 +26,7 @@ impl Draft {
     pub(in crate::pack) fn extend(&mut self, mut from: Draft) {
         self.texts.append(&mut from.texts);
         self.entries.append(&mut from.entries);
+        self.cases.append(&mut from.cases);
         let given = take(&mut from.given);
         schema::append(RULE, self, &mut from, &given);
         self.record_given(given, Layer::Override);

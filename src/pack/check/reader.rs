@@ -108,6 +108,7 @@ pub(in crate::pack) struct KeyPlaces {
     pub(in crate::pack) patterns: Vec<PatternText>,
     /// Entries of scopes and arguments of patterns, except those that lists fill in.
     pub(in crate::pack) entries: Vec<PatternText>,
+    pub(in crate::pack) cases: Vec<Place>,
 }
 
 /// Reads the values of one text and collects its problems.
@@ -291,6 +292,12 @@ impl<'t> RuleReader<'t> {
         });
     }
 
+    /// Records that a case is written at `span`.
+    pub(in crate::pack) fn record_case(&mut self, span: Span) {
+        let at = self.locate(span);
+        self.origins.cases.push(at);
+    }
+
     /// Returns the lists that `@name` can refer to.
     pub(in crate::pack) fn lists(&self) -> Arc<Lists> {
         Arc::clone(&self.lists)
@@ -349,8 +356,11 @@ impl<'t> RuleReader<'t> {
         let found_type = type_name(found.get_ref());
         let message = format!("{name} must be {expected}, this is {found_type}");
         let mut fault = Fault::new(&code::WRONG_TYPE, message);
+        // One text for a list is certain, so the help is the correction of this value.
+        let is_one_text = expected == "an array of strings" && found.get_ref().is_str();
         fault.help = match form {
             "" => correction(expected, found.get_ref()),
+            _ if is_one_text => correction(expected, found.get_ref()),
             form => Some(form.to_owned()),
         };
         self.fault(fault, found.span());

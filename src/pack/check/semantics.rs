@@ -16,7 +16,8 @@ use super::fault::Fault;
 use crate::pack::diagnostic::code;
 use crate::pack::load_context::LoadContext;
 use crate::pack::schema;
-use crate::rule::{Channel, Rule};
+use crate::pack::schema::KeyInfo;
+use crate::rule::{Channel, Pattern, PatternKind, Rule};
 
 /// A fault, and the path of the key that it is about.
 pub(super) type KeyFault = (&'static str, Fault);
@@ -35,8 +36,29 @@ pub(super) fn faults(draft: &Draft, context: &LoadContext<'_>) -> Vec<KeyFault> 
     let trigger = triggers[0];
     detectors::faults(rule, trigger, &mut found);
     patterns::faults(rule, &mut found);
+    unread_defaults(draft, trigger, &mut found);
     action::faults(draft, context, trigger, &mut found);
     found
+}
+
+/// Reports `match.region` and `match.fold` in a rule without a pattern that takes them.
+fn unread_defaults(draft: &Draft, trigger: &KeyInfo, found: &mut Vec<KeyFault>) {
+    let takes = |pattern: &Pattern| pattern.kind != PatternKind::Command;
+    if draft.rule.condition.patterns().any(takes) {
+        return;
+    }
+    let why = match draft.rule.condition.has_commands() {
+        true => "a command is read as words".to_owned(),
+        false => format!("`{}` has no patterns", trigger.name()),
+    };
+    for (is_set, path) in [
+        (!draft.region.is_empty(), "match.region"),
+        (!draft.fold.is_empty(), "match.fold"),
+    ] {
+        if is_set {
+            found.push(no_effect(path, &why, "remove it"));
+        }
+    }
 }
 
 fn no_effect(path: &'static str, why: &str, help: &str) -> KeyFault {

@@ -1067,6 +1067,10 @@ fn read_pattern(
     let text = &table[key];
     text.get_ref().as_str()?;
     let text = reader.string(text, key)?;
+    if pattern.kind == PatternKind::Command {
+        let (items, span) = (vec![text.clone()], text.span.clone());
+        reader.reject_list_names(&Texts { items, span }, key);
+    }
     if read_pattern_text(&mut pattern, &text, reader).is_ok() {
         read_pattern_details(&mut pattern, table, value.span(), reader);
     }
@@ -1287,6 +1291,7 @@ impl TableEntry for Case {
         if let Some(fault) = case_fault(&case).filter(|_| is_complete) {
             reader.fault(fault, value.span());
         }
+        reader.record_case(value.span());
         Some(case)
     }
 

@@ -351,6 +351,52 @@ fn lints_see_what_a_rule_really_does() {
     assert_eq!(told(r"match.any = [{ regex = 'todo\b' }]"), [""; 0]);
 }
 
+/// Only a cut suppresses the hits of other rules. A rule with an error shadows none.
+#[test]
+fn only_rules_that_always_cut_shadow_others() {
+    let told = |stronger: &str, on: &str| {
+        let pattern = "{ literal = 'xyz' }";
+        let weaker = rule(
+            "weaker",
+            pattern,
+            &format!("action = 'observe'\non = ['{on}']"),
+        );
+        let stronger = rule("stronger", pattern, &format!("{stronger}\non = ['{on}']"));
+        let text = with_rules(&(weaker + &stronger));
+        let built = Pack::builder().toml("a", &text).lints().build();
+        let problems = match &built {
+            Ok(pack) => pack.warnings(),
+            Err(error) => error.diagnostics(),
+        };
+        let shadowed = problems.iter().filter(|it| it.code() == "shadowed-rule");
+        shadowed.count()
+    };
+    for stronger in [
+        "action = 'abort'",
+        "severity = 'critical'\naction = 'retry'",
+        "action = 'retry'\nretry.then = 'abort'",
+    ] {
+        assert_eq!(told(stronger, "text"), 1, "{stronger}");
+    }
+    for stronger in [
+        "action = 'warn'",
+        "action = 'inject'",
+        "action = 'redact'",
+        "action = 'retry'",
+        "action = 'abort'\nallowance.per-session = 1",
+        "action = 'abort'\nmatch.within = { lines = 2 }",
+        "action = 'abort'\nheader = { name = 'x', value = 'y' }",
+    ] {
+        assert_eq!(told(stronger, "text"), 0, "{stronger}");
+    }
+    for stronger in [
+        "action = 'prepend'",
+        "action = 'set-header'\nheader = { name = 'x-route', value = 'v' }",
+    ] {
+        assert_eq!(told(stronger, "user-input"), 0, "{stronger}");
+    }
+}
+
 /// An allowed text that no match can equal is reported; one that a match may equal is not.
 #[test]
 fn texts_that_are_allowed_may_be_matches() {

@@ -37,6 +37,18 @@ fn scopes(draft: &Draft, found: &mut Vec<KeyFault>) {
     for key in unread.filter(|key| key.is_set(draft)) {
         found.push((key.head.path, scope::unreachable(key.head.path)));
     }
+    let tools = &draft.rule.tools;
+    let has_tool = |channel| [Channel::ToolInput, Channel::ToolOutput].contains(channel);
+    let all = tools.iter().rposition(|glob| glob == "!*");
+    let is_empty = all.is_some_and(|all| tools[all..].iter().all(|glob| glob.starts_with('!')));
+    // Other channels have no tool, and `tools` does not apply to them.
+    if is_empty && on.iter().all(has_tool) {
+        found.push(contradiction(
+            "tools",
+            "`tools` excludes every tool: the last glob that matches a name decides, and `!*` matches all",
+            "write `!*` first, or remove it",
+        ));
+    }
 }
 
 /// Reports captures of a message or a prompt on streamed channels, and captures of groups that no pattern has.
@@ -256,7 +268,7 @@ fn bounds(rule: &Rule, found: &mut Vec<KeyFault>) {
 
 /// Reports cases with an expectation that the rule cannot meet.
 fn cases(rule: &Rule, found: &mut Vec<KeyFault>) {
-    for case in &rule.cases {
+    for (index, case) in rule.cases.iter().enumerate() {
         let Case {
             channel,
             expect: Some(expected),
@@ -270,11 +282,9 @@ fn cases(rule: &Rule, found: &mut Vec<KeyFault>) {
                 "a case expects something on `{}`, which the rule does not read",
                 channel.name()
             );
-            found.push(contradiction(
-                "case",
-                why,
-                "write `expect = \"nothing\"`, or add the channel to `on`",
-            ));
+            let help = "write `expect = \"nothing\"`, or add the channel to `on`";
+            let (path, fault) = contradiction("case", why, help);
+            found.push((path, fault.in_case(index)));
         }
         if *expected != rule.action && draft::named_retry_then(rule) != Some(*expected) {
             let why = format!(
@@ -282,11 +292,9 @@ fn cases(rule: &Rule, found: &mut Vec<KeyFault>) {
                 expected.name(),
                 rule.action.name()
             );
-            found.push(contradiction(
-                "case",
-                why,
-                "write what the rule does, or `nothing`",
-            ));
+            let help = "write what the rule does, or `nothing`";
+            let (path, fault) = contradiction("case", why, help);
+            found.push((path, fault.in_case(index)));
         }
     }
 }

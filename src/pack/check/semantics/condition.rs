@@ -2,7 +2,7 @@
 
 use regex_syntax::hir::{Hir, HirKind};
 
-use super::{KeyFault, contradiction, no_effect, zero};
+use super::{KeyFault, contradiction, no_effect, patterns, zero};
 use crate::pack::check::fault::Fault;
 use crate::pack::check::pattern::FORM;
 use crate::pack::diagnostic::code;
@@ -113,6 +113,16 @@ fn distances(condition: &Condition, found: &mut Vec<KeyFault>) {
         ));
         return;
     }
+    if let Some((one, other)) = in_two_arguments(condition) {
+        let why = format!(
+            "patterns {} and {} are searched in different arguments, so there is no distance in lines or characters between them",
+            quote(&one.text),
+            quote(&other.text)
+        );
+        let help = "write `match.within = { part = true }`, or the same `arg` in both";
+        found.push(contradiction("match.within", why, help));
+        return;
+    }
     let mut patterns = condition.patterns();
     let Some(first) = patterns.next() else {
         return;
@@ -138,6 +148,21 @@ fn distances(condition: &Condition, found: &mut Vec<KeyFault>) {
             "give all patterns of the rule the same `region` and `fold`, or write `match.within = { part = true }`",
         ));
     }
+}
+
+/// Returns two patterns of `all` or `sequence` that are searched in different arguments. Each argument is a text.
+fn in_two_arguments(condition: &Condition) -> Option<(&Pattern, &Pattern)> {
+    let are_apart = |one: &Pattern, other: &Pattern| {
+        let args = one.arg.as_deref().zip(other.arg.as_deref());
+        args.is_some_and(|(one, other)| patterns::are_apart(one, other))
+    };
+    [&condition.all, &condition.sequence]
+        .into_iter()
+        .find_map(|list| {
+            let (first, rest) = list.split_first()?;
+            let other = rest.iter().find(|other| are_apart(first, other))?;
+            Some((first, other))
+        })
 }
 
 /// Reports patterns with look-around in conditions that need full matches. Such a pattern is verified by itself, at the
@@ -225,8 +250,25 @@ fn any_only(condition: &Condition, found: &mut Vec<KeyFault>) {
             found.push(zero(key));
         }
     }
+    first_too_short(condition, found);
     if condition.count.is_some_and(|count| count.times == 0) {
         found.push(zero("match.count"));
+    }
+}
+
+/// Reports `match.first` that is shorter than every pattern. Only exact texts have a length that their text tells.
+fn first_too_short(condition: &Condition, found: &mut Vec<KeyFault>) {
+    let Some(first) = condition.first.filter(|first| *first > 0) else {
+        return;
+    };
+    let is_longer = |pattern: &Pattern| {
+        let is_exact = matches!(pattern.kind, PatternKind::Literal | PatternKind::Word);
+        let chars = pattern.text.chars().count();
+        is_exact && pattern.fold.is_empty() && chars as u64 > u64::from(first)
+    };
+    if !condition.any.is_empty() && condition.any.iter().all(is_longer) {
+        let why = format!("no pattern fits into the first {first} characters");
+        found.push(contradiction("match.first", why, "raise it"));
     }
 }
 
@@ -254,6 +296,15 @@ fn capture(condition: &Condition, context: &LoadContext<'_>, found: &mut Vec<Key
         found.push((
             "match.capture.not-in",
             fault.with_help("use `*` and `?` instead of single texts"),
+        ));
+    }
+    // A text of stars alone matches every capture.
+    let excludes_all = |text: &&String| !text.is_empty() && text.chars().all(|c| c == '*');
+    if not_in.iter().any(|text| excludes_all(&text)) {
+        found.push(contradiction(
+            "match.capture.not-in",
+            "`*` is every text, so no match would count",
+            "name the texts that are not meant, such as `*example*`",
         ));
     }
     for text in not_in {

@@ -5,6 +5,7 @@ use crate::pack::check::fault::Fault;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
 use crate::rule::{Action, Channel, Pattern, PatternKind, Region, Rule};
+use ttsr_views::command::may_have_commands;
 use ttsr_views::fold::FoldSet;
 
 /// Reports the contradictions in the patterns of a rule.
@@ -18,6 +19,7 @@ pub(super) fn faults(rule: &Rule, found: &mut Vec<KeyFault>) {
     ] {
         for written in patterns {
             pattern_scope(key, written, rule, found);
+            arguments(key, written, rule, found);
         }
     }
     raw_fault(rule, found);
@@ -79,6 +81,44 @@ fn raw_fault(rule: &Rule, found: &mut Vec<KeyFault>) {
     }
 }
 
+/// Reports arguments that exclude each other, and commands in arguments that no command is read from.
+fn arguments(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<KeyFault>) {
+    if !rule.on.contains(&Channel::ToolInput) {
+        return;
+    }
+    let pattern = quote(&written.text);
+    if let Some(arg) = &written.arg
+        && !rule.args.is_empty()
+        && rule.args.iter().all(|other| are_apart(arg, other))
+    {
+        let why = format!("pattern {pattern} is searched in `arg`, which `args` leaves out");
+        found.push(contradiction(key, why, "remove one of the two"));
+    }
+    let (name, globs) = match &written.arg {
+        Some(arg) => ("arg", std::slice::from_ref(arg)),
+        None => ("args", &rule.args[..]),
+    };
+    let is_unread = !globs.is_empty() && !globs.iter().any(|glob| may_have_commands(glob));
+    if written.kind == PatternKind::Command && is_unread {
+        let why = format!("pattern {pattern} is a command, and `{name}` leaves no commands");
+        let help = format!(
+            "commands are read from {}; remove `{name}`, or name one of these",
+            COMMAND_ARGUMENTS
+        );
+        found.push(contradiction(key, why, &help));
+    }
+}
+
+/// The arguments that commands are read from, for a message.
+const COMMAND_ARGUMENTS: &str =
+    "`command`, `cmd`, `script`, `input`, `commands.*`, `argv.*` and `$raw`";
+
+/// Returns true if two globs on arguments have no argument in common, as far as their text tells.
+pub(super) fn are_apart(one: &str, other: &str) -> bool {
+    let is_exact = |glob: &str| !glob.contains(['*', '?', '[', '{', '\\']);
+    is_exact(one) && is_exact(other) && one != other
+}
+
 fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<KeyFault>) {
     if !rule.on.contains(&Channel::ToolInput) {
         report_tool_call_only_keys(key, written, found);
@@ -132,8 +172,7 @@ fn report_tool_call_only_keys(key: &'static str, written: &Pattern, found: &mut 
     if written.arg.is_some() {
         unreachable("has `arg`", "add \"tool-input\" to `on`, or remove `arg`");
     }
-    let of_calls = [Region::File, Region::Added, Region::Removed, Region::Shell];
-    if let Some(region) = of_calls.iter().find(|it| written.region.contains(it)) {
+    if let Some(region) = written.region.iter().find(|region| is_of_calls(region)) {
         let name = region.name();
         unreachable(
             &format!("looks in `{name}`, which only tool calls have"),
@@ -164,20 +203,8 @@ fn edits(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<KeyF
         );
         found.push((key, Fault::new(&code::NO_EFFECT, message).with_help(help)));
     }
-    let is_markdown = |region: &&Region| {
-        matches!(
-            region,
-            Region::Prose
-                | Region::Code
-                | Region::CodeIn(_)
-                | Region::InlineCode
-                | Region::Quote
-                | Region::Heading
-        )
-    };
-    if let (Some(region), [Channel::ToolInput]) =
-        (written.region.iter().find(is_markdown), &rule.on[..])
-    {
+    let markdown = written.region.iter().find(|region| is_markdown(region));
+    if let (Some(region), [Channel::ToolInput]) = (markdown, &rule.on[..]) {
         let message = format!("tool calls have no region `{}`", region.name());
         let help = "add `text` or `reasoning` to `on`, or use `added`, `file`, `shell`, `comment`, `string`, `code-only` or `uncommented`";
         found.push((
@@ -193,6 +220,27 @@ fn has_twice<T: PartialEq>(list: &[T]) -> bool {
         .any(|(index, one)| list[..index].contains(one))
 }
 
+/// Returns true for the regions of Markdown, which tool calls do not have.
+fn is_markdown(region: &Region) -> bool {
+    matches!(
+        region,
+        Region::Prose
+            | Region::Code
+            | Region::CodeIn(_)
+            | Region::InlineCode
+            | Region::Quote
+            | Region::Heading
+    )
+}
+
+/// Returns true for the regions that only tool calls have.
+fn is_of_calls(region: &Region) -> bool {
+    matches!(
+        region,
+        Region::File | Region::Added | Region::Removed | Region::Shell
+    )
+}
+
 /// Returns two regions of the list that never overlap.
 fn disjoint(regions: &[Region]) -> Option<(&Region, &Region)> {
     let after = |index: usize| regions[index + 1..].iter();
@@ -205,8 +253,10 @@ fn disjoint(regions: &[Region]) -> Option<(&Region, &Region)> {
             (one, other),
             (Region::Comment, Region::Uncommented) | (Region::Uncommented, Region::Comment)
         );
+        let is_call_and_markdown =
+            is_markdown(one) && is_of_calls(other) || is_of_calls(one) && is_markdown(other);
         let is_group = group(one).is_some() && group(one) == group(other);
-        one != other && (is_comment || is_group && !is_one_language)
+        one != other && (is_comment || is_call_and_markdown || is_group && !is_one_language)
     })
 }
 
