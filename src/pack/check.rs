@@ -347,6 +347,13 @@ impl<'l> Check<'l> {
         let mut broken = Vec::new();
         for (index, draft) in self.drafts.iter().enumerate() {
             if draft.is_broken {
+                let faults = semantics::independent_faults(draft, self.context);
+                let faults = placed(faults, draft).into_iter();
+                deferred.extend(faults.map(|(place, fault)| DeferredFault {
+                    place,
+                    rule: Some(draft.rule.id.clone()),
+                    fault,
+                }));
                 continue;
             }
             let asked = |place: &Place| self.asked_grants(place.file);
@@ -516,17 +523,23 @@ fn duplicate(id: &str, first: &str) -> Fault {
 /// Returns the contradictions in a whole rule, each at the key that it is about. A value of `[defaults]` that the rule
 /// has no use for is not a fault.
 fn combined_faults(draft: &Draft, context: &LoadContext<'_>) -> Vec<(Place, Fault)> {
+    let mut found = placed(semantics::faults(draft, context), draft);
+    for (text, fault) in pattern::late_faults(&draft.rule, &draft.fold, context) {
+        found.push((draft.in_pattern(text, fault.within.as_ref()), fault));
+    }
+    found
+}
+
+/// Returns the faults with their places, without values of `[defaults]` that have no effect.
+fn placed(faults: Vec<semantics::KeyFault>, draft: &Draft) -> Vec<(Place, Fault)> {
     let mut found = Vec::new();
-    for (path, fault) in semantics::faults(draft, context) {
+    for (path, fault) in faults {
         if fault.code != &code::NO_EFFECT || !draft.is_default(path) {
             let given = draft.latest_written(path);
             let place = given.map_or(&draft.place, |given| &given.at);
             let entry = fault.case.and_then(|case| draft.in_case(case));
             found.push((entry.unwrap_or(place).clone(), fault));
         }
-    }
-    for (text, fault) in pattern::late_faults(&draft.rule, &draft.fold, context) {
-        found.push((draft.in_pattern(text, fault.within.as_ref()), fault));
     }
     found
 }

@@ -81,6 +81,8 @@ pub(in crate::pack) struct Draft {
     pub(in crate::pack) entries: Vec<PatternText>,
     /// The places of the cases, in their order.
     pub(in crate::pack) cases: Vec<Place>,
+    /// The paths of the keys with an error in their values, so that the values are not those that are written.
+    pub(super) faulty: Vec<&'static str>,
     /// The place of the rule's id, at which problems of the whole rule are reported.
     pub(in crate::pack) place: Place,
     /// `match.region` and `match.fold`, for patterns that do not set their own.
@@ -90,7 +92,7 @@ pub(in crate::pack) struct Draft {
     pub(in crate::pack) action_from: Option<WrittenKey>,
     /// `append` of an override.
     pub(in crate::pack) append: Option<Box<Draft>>,
-    /// True if an error in the rule has been reported: no others are reported.
+    /// True if an error in the rule has been reported: only those are reported that do not depend on the faulty keys.
     pub(in crate::pack) is_broken: bool,
 }
 
@@ -117,6 +119,7 @@ impl Draft {
             texts: Vec::new(),
             entries: Vec::new(),
             cases: Vec::new(),
+            faulty: Vec::new(),
             place,
             region: Vec::new(),
             fold: Vec::new(),
@@ -132,6 +135,18 @@ impl Draft {
         self.texts = origins.patterns;
         self.entries = origins.entries;
         self.cases = origins.cases;
+        self.faulty = origins.faulty;
+    }
+
+    /// Adds the faulty keys of another layer.
+    pub(super) fn add_faulty(&mut self, from: &Draft) {
+        self.faulty.extend_from_slice(&from.faulty);
+    }
+
+    /// Returns true if the keys at and below `path` have no errors.
+    pub(super) fn is_sound(&self, path: &str) -> bool {
+        let mut faulty = self.faulty.iter();
+        !faulty.any(|faulty| schema::is_at_or_below(faulty, path))
     }
 
     /// Returns the place in the last layer that sets the key at `path`, or a key below it. The empty path is the rule

@@ -19,6 +19,7 @@ impl Draft {
         schema::replace(RULE, self, &mut from, &given);
         self.record_given(given, layer);
         self.derive_action(layer);
+        self.add_faulty(&from);
         self.is_broken |= from.is_broken;
     }
 
@@ -30,6 +31,7 @@ impl Draft {
         let given = take(&mut from.given);
         schema::append(RULE, self, &mut from, &given);
         self.record_given(given, Layer::Override);
+        self.add_faulty(&from);
         self.is_broken |= from.is_broken;
     }
 

@@ -109,6 +109,8 @@ pub(in crate::pack) struct KeyPlaces {
     /// Entries of scopes and arguments of patterns, except those that lists fill in.
     pub(in crate::pack) entries: Vec<PatternText>,
     pub(in crate::pack) cases: Vec<Place>,
+    /// The paths of the keys with an error in their values.
+    pub(in crate::pack) faulty: Vec<&'static str>,
 }
 
 /// Reads the values of one text and collects its problems.
@@ -290,6 +292,11 @@ impl<'t> RuleReader<'t> {
             first: text.inner(self.text),
             map: None,
         });
+    }
+
+    /// Records that the value of the key at `path` has an error.
+    pub(in crate::pack) fn record_faulty(&mut self, path: &'static str) {
+        self.origins.faulty.push(path);
     }
 
     /// Records that a case is written at `span`.

@@ -41,6 +41,25 @@ pub(super) fn faults(draft: &Draft, context: &LoadContext<'_>) -> Vec<KeyFault> 
     found
 }
 
+/// Returns the contradictions in a rule with errors that do not depend on the keys with errors.
+pub(super) fn independent_faults(draft: &Draft, context: &LoadContext<'_>) -> Vec<KeyFault> {
+    let condition = &draft.rule.condition;
+    let mut found = Vec::new();
+    let triggers = schema::triggers(draft);
+    if triggers.len() > 1 && triggers.iter().all(|key| draft.is_sound(key.path)) {
+        condition::trigger(condition, &triggers, &mut found);
+    }
+    condition::single_entries(condition, &mut found);
+    found.retain(|(path, _)| draft.is_sound(path));
+    if draft.is_sound("match.any") && draft.is_sound("match.capture.group") {
+        condition::capture_group(condition, context, &mut found);
+    }
+    if draft.is_sound("match.any") && draft.is_sound("on") {
+        action::capture_names(&draft.rule, context, &mut found);
+    }
+    found
+}
+
 /// Reports `match.region` and `match.fold` in a rule without a pattern that takes them.
 fn unread_defaults(draft: &Draft, trigger: &KeyInfo, found: &mut Vec<KeyFault>) {
     let takes = |pattern: &Pattern| pattern.kind != PatternKind::Command;

@@ -327,7 +327,11 @@ pub(in crate::pack) fn read_table<T>(
             kind: kind.inner(),
             span: name.span(),
         };
+        let errors = reader.errors();
         key.field.read(&site, value, reader, to);
+        if reader.errors() != errors {
+            reader.record_faulty(key.head.path);
+        }
     }
     let is_whole = kind == TableKind::Rule;
     let required = keys.iter().filter(|key| !key.head.required.is_empty());

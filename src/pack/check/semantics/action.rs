@@ -52,7 +52,7 @@ fn scopes(draft: &Draft, found: &mut Vec<KeyFault>) {
 }
 
 /// Reports captures of a message or a prompt on streamed channels, and captures of groups that no pattern has.
-fn capture_names(rule: &Rule, context: &LoadContext<'_>, found: &mut Vec<KeyFault>) {
+pub(super) fn capture_names(rule: &Rule, context: &LoadContext<'_>, found: &mut Vec<KeyFault>) {
     let prompt = rule.consult.iter().map(|consult| consult.prompt.as_str());
     let asked = prompt.flat_map(message::captures).next();
     let names = rule.message.as_deref().map(message::captures);

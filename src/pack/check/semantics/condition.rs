@@ -48,14 +48,17 @@ pub(super) fn trigger(condition: &Condition, triggers: &[&KeyInfo], found: &mut 
 
 /// Reports the contradictions in the condition of a rule.
 pub(super) fn faults(rule: &Rule, context: &LoadContext<'_>, found: &mut Vec<KeyFault>) {
+    single_entries(&rule.condition, found);
     windows(&rule.condition, found);
     distances(&rule.condition, found);
     look_around(rule, context, found);
     any_only(&rule.condition, found);
-    capture(&rule.condition, context, found);
+    capture(&rule.condition, found);
+    capture_group(&rule.condition, context, found);
 }
 
-fn windows(condition: &Condition, found: &mut Vec<KeyFault>) {
+/// Reports lists of patterns with one entry that mean the same as `any`.
+pub(super) fn single_entries(condition: &Condition, found: &mut Vec<KeyFault>) {
     for (list, name, patterns) in [
         ("match.all", "all", &condition.all),
         ("match.sequence", "sequence", &condition.sequence),
@@ -69,6 +72,9 @@ fn windows(condition: &Condition, found: &mut Vec<KeyFault>) {
             ));
         }
     }
+}
+
+fn windows(condition: &Condition, found: &mut Vec<KeyFault>) {
     let Some(within) = condition.within else {
         return;
     };
@@ -272,9 +278,9 @@ fn first_too_short(condition: &Condition, found: &mut Vec<KeyFault>) {
     }
 }
 
-fn capture(condition: &Condition, context: &LoadContext<'_>, found: &mut Vec<KeyFault>) {
+fn capture(condition: &Condition, found: &mut Vec<KeyFault>) {
     let Some(Capture {
-        group,
+        group: _,
         entropy,
         random,
         checksum,
@@ -313,7 +319,16 @@ fn capture(condition: &Condition, context: &LoadContext<'_>, found: &mut Vec<Key
             found.push(("match.capture.not-in", Fault::new(&code::GLOB, message)));
         }
     }
-    let Some(group) = group else {
+}
+
+/// Reports a group of `capture` that a pattern does not have.
+pub(super) fn capture_group(
+    condition: &Condition,
+    context: &LoadContext<'_>,
+    found: &mut Vec<KeyFault>,
+) {
+    let capture = condition.capture.as_ref();
+    let Some(group) = capture.and_then(|capture| capture.group.as_ref()) else {
         return;
     };
     for written in &condition.any {
