@@ -819,3 +819,54 @@ fn real_calls_read_as_in_the_model_under_every_cut() {
 }
 
 mod golden;
+
+/// The arguments of a call, and whether the view reads commands from each.
+#[derive(Debug, Default)]
+struct ReadArguments(Vec<(String, bool)>);
+
+impl HaystackSink for ReadArguments {
+    fn open(&mut self, path: &ArgPath, _: u64) {
+        let is_read = ShellInput::from_path(path).reads().is_some();
+        self.0.push((path.dotted().to_owned(), is_read));
+    }
+
+    fn run(&mut self, _: &[u8], _: u64) {}
+
+    fn escape(&mut self, _: &[u8], _: Range<u64>, _: u64) {}
+
+    fn close(&mut self, _: DecidedOffset) {}
+}
+
+#[test]
+fn globs_on_arguments_with_commands_are_those_of_the_view() {
+    let call = br#"{"command":"a","cmd":["b"],"script":"c","steps":[{"input":"d","content":"e"}],
+        "commands":["f"],"argv":["g",["h"]],"content":"i","edits":["j"],"args":{"argv":"k"}}"#;
+    let mut found = ReadArguments::default();
+    let mut decoder = JsonDecoder::new(128, 4096);
+    decoder.push(call, &mut found);
+    decoder.finish(&mut found);
+    assert!(found.0.len() >= 10, "{found:?}");
+    for (path, is_read) in found.0 {
+        assert_eq!(may_have_commands(&path), is_read, "{path}");
+    }
+    for glob in [
+        "*",
+        "$raw",
+        "steps.*.input",
+        "arg?.*",
+        "argv.*",
+        "{cmd,content}",
+        "**",
+    ] {
+        assert!(may_have_commands(glob), "{glob}");
+    }
+    for glob in [
+        "content",
+        "$keys",
+        "edits.*.new_text",
+        "command.text",
+        "steps.0",
+    ] {
+        assert!(!may_have_commands(glob), "{glob}");
+    }
+}
