@@ -27,6 +27,8 @@ struct ModelCommand {
     written: Vec<String>,
     /// The files that operands and values of flags may name, each with the number of its event.
     read: Vec<(usize, String)>,
+    /// The number of the event of the first operand, which is the code of `perl` unless `-e` or `-f` gives it.
+    first_operand: usize,
     /// The number of the event of the last operand, which is the target of `cp`.
     last_operand: usize,
     /// The files that redirections name.
@@ -40,6 +42,23 @@ struct ModelCommand {
     parent: Option<ParentCommand>,
     /// The number of the event that ends the command.
     end: usize,
+}
+
+impl ModelCommand {
+    /// Returns the files that words name and the command may read: not those that it writes, and no code.
+    fn read_words(&self) -> impl Iterator<Item = &(usize, String)> {
+        let has_code = self
+            .flags
+            .iter()
+            .any(|(name, _)| name == "-e" || name == "-f");
+        let is_other = move |at: usize| match self.name.as_str() {
+            "cp" => at == self.last_operand,
+            "perl" => !has_code && at == self.first_operand,
+            "tee" => true,
+            _ => false,
+        };
+        self.read.iter().filter(move |(at, _)| !is_other(*at))
+    }
 }
 
 #[derive(Default)]
@@ -90,6 +109,9 @@ impl CommandSink for Model {
                     WordRole::Program { name } => command.name = utf8(name),
                     WordRole::Subcommand => command.operands.push((true, text)),
                     WordRole::Operand => {
+                        if command.first_operand == 0 {
+                            command.first_operand = at;
+                        }
                         command.operands.push((false, text));
                         command.last_operand = at;
                     }
@@ -193,7 +215,7 @@ impl Model {
         let redirected = all.into_iter().flat_map(|it| &it.redirected);
         let command = &self.commands[&id];
         let reads = !INERT.contains(&command.name.as_str());
-        let read = command.read.iter().filter(move |_| reads);
+        let read = command.read_words().filter(move |_| reads);
         let files = read.chain(redirected).chain(&command.run);
         files.map(|(at, path)| (*at, path.as_str()))
     }
@@ -243,20 +265,13 @@ impl Model {
         let names = |id: CommandId| {
             let all = self.with_wrappers(id);
             let redirected = all.iter().flat_map(|it| &it.redirected);
-            let command = &self.commands[&id];
-            let is_target = |at: usize| match command.name.as_str() {
-                "cp" => at == command.last_operand,
-                "tee" => true,
-                _ => false,
-            };
-            let read = command.read.iter().filter(|(at, _)| !is_target(*at));
-            let mut read = read.chain(redirected);
+            let mut read = self.commands[&id].read_words().chain(redirected);
             read.any(|(_, path)| path.rsplit('/').next() == Some(file))
         };
         let sources = self.sources(id);
         let passes = |source: &&CommandId| {
             let name = self.commands[source].name.as_str();
-            !INERT.contains(&name) && name != AUTHENTICATING
+            !INERT.contains(&name) && !AUTHENTICATING.contains(&name)
         };
         let mut passed = sources.iter().filter(passes);
         names(id) || passed.any(|source| names(*source))
@@ -280,8 +295,8 @@ impl Model {
 /// The programs of [`PIECES`] that do not read the files that their operands name.
 const INERT: [&str; 3] = ["echo", "rm", "find"];
 
-/// The program of [`PIECES`] that reads the files that its operands name, and writes something else.
-const AUTHENTICATING: &str = "git";
+/// The programs of [`PIECES`] that read the files that their operands name, and write something else.
+const AUTHENTICATING: [&str; 2] = ["git", "psql"];
 
 /// A rule, and the function that judges the same of a complete command.
 type ModelRule = (&'static str, fn(&Model, CommandId) -> bool);
