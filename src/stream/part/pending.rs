@@ -32,11 +32,11 @@ struct ScopedMatch {
     class: ScopeClass,
 }
 
-/// What decides whether a match counts, as far as it is known: the answers for its rule, and for each allow entry.
+/// The facts that decide if a match counts, as far as they are known: the answers for its rule, and for each allow entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ScopeClass(pub(super) Box<[ScopeAnswers]>);
 
-/// Whether the tool and the file of a match are in a scope. `None` if that is not known yet.
+/// True for the tool and for the file of a match if they are in a scope; `None` if that is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ScopeAnswers {
     pub(super) tool: Option<bool>,

@@ -1481,7 +1481,7 @@ proptest! {
     }
 }
 
-/// What a client does with its history.
+/// A step of a client that changes its history.
 #[derive(Clone, Copy, Debug)]
 enum HistoryChange {
     /// Sends a message of the user, or the result of a tool, with the text of that number.

@@ -526,7 +526,6 @@ async fn a_compressed_body_at_an_unknown_path_and_a_websocket_are_refused() {
         .header("connection", "Upgrade")
         .header("upgrade", "WebSocket");
     let response = ask(socket).await;
-    // Codex goes on without a socket after this status.
     assert_eq!(response.status(), StatusCode::UPGRADE_REQUIRED);
     assert_eq!(response.headers()["upgrade"], "HTTP/1.1");
     assert!(upstream.requests.try_recv().is_err(), "nothing was sent");
