@@ -19,7 +19,7 @@
 //! Text is copied to the window in blocks of up to 256 bytes before it is read, so at least the last
 //! `WINDOW - 256` bytes are there at each position. A scan goes back no farther, however the text is cut.
 //!
-//! Memory: the last [`WINDOW`] bytes, up to 32 KiB for the positions of samples, and the ranges of code among the last
+//! Memory: the last [`WINDOW`] bytes, up to 4 KiB for the positions of samples, and the ranges of code among the last
 //! 4 KiB.
 
 use std::collections::VecDeque;
@@ -43,7 +43,7 @@ const SPARSE_GAP: usize = 36;
 /// The most bytes that [`RepetitionDetector::read_quiet`] reads at once: a bit of a word for each.
 const STRETCH: usize = 64;
 /// The sizes of the table of samples: a length of text in bytes, and the slots up to that length.
-const TABLES: [(u64, usize); 3] = [(256, 64), (4 << 10, 512), (u64::MAX, 4 << 10)];
+const TABLES: [(u64, usize); 3] = [(256, 64), (4 << 10, 512), (u64::MAX, 1 << 10)];
 
 /// The limits above which repetition is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,9 +88,10 @@ pub struct RepetitionDetector {
     gap: usize,
     /// The number of bytes since the last separator.
     run: usize,
-    /// A hash table of the grams before samples: the positions of the last two samples in each slot; 0 for none. With one
-    /// position, two grams of a unit that share a slot would replace each other for ever.
-    slots: Vec<[u32; 2]>,
+    /// A hash table of the grams before samples: the low bits of the positions of the last two samples in each slot; 0 for
+    /// none. With one position, two grams of a unit that share a slot would replace each other for ever. A sample that is
+    /// 64 KiB away or farther looks nearer than it is; it is proposed only if the gram occurs at that place, too.
+    slots: Vec<[u16; 2]>,
     /// The length of text after which the table grows.
     grows_after: u64,
     periods: [Period; 2],
@@ -335,9 +336,9 @@ impl RepetitionDetector {
             self.resize();
         }
         let gram = self.gram(self.len);
-        let end = self.len as u32;
+        let end = self.len as u16;
         // No gram lies before the start of the text.
-        let farthest = (self.len - GRAM as u64).min(UNIT_BYTES as u64) as u32;
+        let farthest = (self.len - GRAM as u64).min(UNIT_BYTES as u64) as u16;
         let at = slot_of(gram, self.slots.len());
         let slot = &mut self.slots[at];
         let distances = slot.map(|sample| end.wrapping_sub(sample));
@@ -345,20 +346,20 @@ impl RepetitionDetector {
         if distances.iter().any(|distance| *distance <= farthest) {
             return self.sample_near(at, gram, distances, farthest);
         }
-        slot[usize::from(slot[0] > slot[1])] = end;
+        slot[usize::from(distances[0] < distances[1])] = end;
         0
     }
 
     /// As [`sample`](Self::sample), where a sample in the slot is near enough.
     #[inline(never)]
-    fn sample_near(&mut self, at: usize, gram: u128, distances: [u32; 2], farthest: u32) -> usize {
-        let is_equal = |distance: &u32| {
-            *distance <= farthest && self.gram(self.len - u64::from(*distance)) == gram
+    fn sample_near(&mut self, at: usize, gram: u128, distances: [u16; 2], farthest: u16) -> usize {
+        let is_equal = |distance: &u16| {
+            (1..=farthest).contains(distance) && self.gram(self.len - u64::from(*distance)) == gram
         };
         let equal = distances.iter().position(is_equal);
         let slot = &mut self.slots[at];
-        slot[equal.unwrap_or(usize::from(slot[0] > slot[1]))] = self.len as u32;
-        equal.map_or(0, |index| distances[index] as usize)
+        slot[equal.unwrap_or(usize::from(distances[0] < distances[1]))] = self.len as u16;
+        equal.map_or(0, |index| usize::from(distances[index]))
     }
 
     /// Returns the [`GRAM`] bytes that end at `end`, which are in the window.

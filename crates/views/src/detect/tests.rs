@@ -956,6 +956,48 @@ fn repetition_is_not_found_within_the_bytes_that_are_quiet() {
     continue_quiet_texts(24, limits, 500);
 }
 
+/// The positions of samples are stored in 16 bits.
+#[test]
+fn the_length_of_the_text_before_a_repetition_is_irrelevant() {
+    let mut random = Random::new(25);
+    let (cases, mut found) = (scale(200), 0);
+    for _ in 0..cases {
+        let len = 1 + random.below(400);
+        let unit = words_of(&mut random, len);
+        let repeated = unit.repeat(6 + 240 / unit.len());
+        let start_and_end = |before: usize, random: &mut Random| {
+            let mut text = words_of(random, before);
+            text.truncate(before);
+            // The repetition does not begin with the text before it.
+            text.push(b'#');
+            text.extend_from_slice(&repeated);
+            let detector = RepetitionDetector::new(RepetitionLimits::default());
+            let found = found_in(detector, &text, &[]);
+            let relative = |at: u64| at as i64 - text.len() as i64;
+            let first = found.first();
+            first.map(|it| (relative(it.start), relative(it.decided)))
+        };
+        let alone = start_and_end(0, &mut random);
+        found += usize::from(alone.is_some());
+        // Before and after the positions whose low bits are 0.
+        for before in [1_000, 65_000, 66_000, 131_000] {
+            let before = before + random.below(1_000);
+            assert_eq!(start_and_end(before, &mut random), alone, "after {before}");
+        }
+    }
+    assert!(2 * found > cases, "{found}");
+}
+
+/// Returns at least `len` bytes of words that hardly repeat.
+fn words_of(random: &mut Random, len: usize) -> Vec<u8> {
+    let mut text = Vec::new();
+    while text.len() < len {
+        text.extend((0..1 + random.below(9)).map(|_| b'a' + random.below(26) as u8));
+        text.push(b' ');
+    }
+    text
+}
+
 /// Reads texts of at least `len` bytes in part, and continues each over the bytes within which nothing is reported.
 fn continue_quiet_texts(seed: u64, limits: RepetitionLimits, len: usize) {
     let mut random = Random::new(seed);
