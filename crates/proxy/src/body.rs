@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http_body_util::{Either, Full, Limited};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
@@ -21,8 +22,20 @@ use crate::sessions::SessionError;
 
 pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
 
-/// The body of a request: as it arrives, cut off after the bytes that the configuration allows, or whole.
-pub(crate) type RequestBody = Either<Limited<Incoming>, Full<Bytes>>;
+/// The body of a request. It is boxed because a connection of hyper has room for 32 requests with their bodies.
+pub(crate) type RequestBody = UnsyncBoxBody<Bytes, BodyError>;
+
+/// Returns a body that is sent as it arrives, cut off after the bytes that the configuration allows.
+pub(crate) fn arriving_body(body: Limited<Incoming>) -> RequestBody {
+    body.boxed_unsync()
+}
+
+/// Returns a body that is there whole.
+pub(crate) fn whole_body(body: Bytes) -> RequestBody {
+    Full::new(body)
+        .map_err(|never| match never {})
+        .boxed_unsync()
+}
 
 /// The response to another attempt at a reply.
 pub(crate) type NextReply = Pin<Box<dyn Future<Output = Result<ServerBody, BodyError>> + Send>>;

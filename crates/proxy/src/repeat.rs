@@ -1,10 +1,9 @@
 //! A request that is sent again because a rule cut its reply.
 
-use http_body_util::{Either, Full};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::body::{BodyError, ResendRequest, ServerBody};
+use crate::body::{BodyError, ResendRequest, ServerBody, whole_body};
 use crate::judge::{RepeatedAttempt, StreamFraming};
 use crate::request::OutgoingBody;
 use crate::routes::with_model;
@@ -36,7 +35,7 @@ impl RepeatedCall {
             let uri = with_model(&call.uri, model);
             call.uri = uri.ok_or("the path has no place for the model of the rule")?;
         }
-        let response = call.send(Either::Right(Full::new(body))).await?;
+        let response = call.send(whole_body(body)).await?;
         let headers = response.headers();
         let is_usable = response.status().is_success()
             && !is_encoded(headers)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use http_body_util::{BodyExt as _, Either, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body as _, Buf, Bytes, Incoming};
 use hyper::header::{
     ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName,
@@ -21,7 +21,7 @@ use ttsr::conversation::Note;
 use ttsr::{Mode, Pack};
 
 use crate::account::RequestAccount;
-use crate::body::{JudgedBody, RequestBody, ResponseBody, ServerBody};
+use crate::body::{JudgedBody, RequestBody, ResponseBody, ServerBody, arriving_body, whole_body};
 use crate::config::{ProxyConfig, UpstreamUrl};
 use crate::conversations::{ReplySession, RequestRules, beside, judge_alone, judge_in_session};
 use crate::error::ProxyError;
@@ -169,7 +169,7 @@ impl ProxyService {
                     .await?
             }
             None if admitted.is_guarded => (self.guard(&key_fields, body, account).await?, None),
-            None => (Either::Left(body), None),
+            None => (arriving_body(body), None),
         };
         let mut warnings = Vec::new();
         if let Some((judged, _)) = &judged {
@@ -320,7 +320,7 @@ impl ProxyService {
                            cannot judge it; --fail-open passes it";
             return Err(refuse(account, StatusCode::BAD_REQUEST, message));
         }
-        Ok(Either::Right(Full::new(body)))
+        Ok(whole_body(body))
     }
 
     /// Reads the body of a request.
@@ -370,7 +370,7 @@ impl ProxyService {
         let read = beside(body.len(), move || ModelRequest::read(api, whole)).await;
         let Some(mut request) = read.flatten() else {
             return match is_passed {
-                true => Ok((Either::Right(Full::new(body)), None)),
+                true => Ok((whole_body(body), None)),
                 false => {
                     let message = unreadable(&body);
                     Err(refuse(account, StatusCode::BAD_REQUEST, &message))
@@ -401,7 +401,7 @@ impl ProxyService {
                 judged.body.forget_texts();
                 account.request(&judged.actions);
                 let session = ReplySession::new(store, key, &judged);
-                let body = Either::Right(Full::new(judged.body.write(None)));
+                let body = whole_body(judged.body.write(None));
                 Ok((body, Some((judged, session))))
             }
             Err(refused) => {

@@ -369,7 +369,7 @@ impl Reader {
     /// Reads the next bytes and passes each event to `on` with the name of its stream.
     ///
     /// # Complexity
-    /// Linear in the number of bytes. Memory is bounded by the cap and by the parts of open streams: at most 60 bytes
+    /// Linear in the number of bytes. Memory is bounded by the cap and by the parts of open streams: at most 90 bytes
     /// for a part that has ended (300 in OpenAI's formats, which number items and calls, plus the ids of those), and
     /// none for parts past the 131,072nd of a reply. Content of further parts is counted as [`Event::Unscanned`] of the
     /// kind `too-many-parts`.

@@ -8,11 +8,11 @@
 //!
 //! This module knows no provider: format readers identify parts by keys of their own.
 //!
-//! Memory: at most 60 bytes for a part that has ended, however long its name is, and none for parts past [`PARTS`].
+//! Memory: at most 90 bytes for a part that has ended, however long its name is, and none for parts past [`PARTS`].
 
 use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasher;
 
 use super::json::{JsonPath, JsonValue};
@@ -64,11 +64,12 @@ impl<'a> PartSpec<'a> {
 }
 
 /// The state of a part that is kept until the reply ends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct EmittedPart {
     bytes: u64,
+    /// `None` once the part has ended.
+    open: Option<Box<WirePart>>,
     channel: Channel,
-    is_open: bool,
     /// True if its bytes came in one fragment, which may be repeated or replaced by deltas.
     is_whole: bool,
 }
@@ -99,8 +100,8 @@ pub(super) struct ReplyEmitter {
     name: String,
     /// By the number of the part, which is also its [`PartId`]. None is removed before the reply ends.
     parts: Vec<EmittedPart>,
-    /// By the number of the part. A part has an entry if and only if [`EmittedPart::is_open`] is true.
-    open: HashMap<u32, WirePart>,
+    /// The number of open parts.
+    open_parts: usize,
     /// The groups with an open part.
     groups: HashMap<String, PartGroup>,
     /// The latest part of each key, and the names in use.
@@ -120,7 +121,7 @@ impl ReplyEmitter {
         ReplyEmitter {
             name,
             parts: Vec::new(),
-            open: HashMap::new(),
+            open_parts: 0,
             groups: HashMap::new(),
             known: PartIndex::default(),
             starting: None,
@@ -149,11 +150,11 @@ impl ReplyEmitter {
 
     pub(super) fn is_open(&self, key: &str) -> bool {
         let part = self.known.part(key);
-        part.is_some_and(|part| self.parts[part].is_open)
+        part.is_some_and(|part| self.parts[part].open.is_some())
     }
 
     pub(super) fn any_open(&self) -> bool {
-        !self.open.is_empty()
+        self.open_parts > 0
     }
 
     /// Returns true if no further part can be opened.
@@ -164,7 +165,7 @@ impl ReplyEmitter {
     /// Opens the part unless it is open, and emits its tool if that is new. Returns `None` if there are too many parts.
     pub(super) fn open(&mut self, spec: PartSpec<'_>, on: EventSink<'_>) -> Option<usize> {
         match self.known.part(spec.key) {
-            Some(part) if self.parts[part].is_open => {
+            Some(part) if self.parts[part].open.is_some() => {
                 self.set_tool(part, spec.tool, spec.call, on);
                 Some(part)
             }
@@ -178,11 +179,15 @@ impl ReplyEmitter {
         let Some(part) = self.known.part(key) else {
             return;
         };
-        let EmittedPart { bytes, channel, .. } = self.parts[part];
-        let known = self.open.get_mut(&number(part)).map(|it| &mut it.outcome);
-        match known {
+        let EmittedPart {
+            bytes,
+            open,
+            channel,
+            ..
+        } = &mut self.parts[part];
+        match open.as_mut().map(|open| &mut open.outcome) {
             Some(known) if *known == Some(outcome) => {}
-            Some(known) if bytes == 0 && channel == Channel::ToolOutput => {
+            Some(known) if *bytes == 0 && *channel == Channel::ToolOutput => {
                 *known = Some(outcome);
                 self.emit_start_of(part, on);
                 let part = id(part);
@@ -219,7 +224,7 @@ impl ReplyEmitter {
         let Some(part) = self.open_for_delta(spec, on) else {
             return self.count_unscanned(bytes.len() as u64, TOO_MANY, on);
         };
-        let Some(open) = self.open.get_mut(&number(part)) else {
+        let Some(open) = &mut self.parts[part].open else {
             return;
         };
         let joined = join_surrogates(&mut open.lone, bytes);
@@ -233,7 +238,7 @@ impl ReplyEmitter {
         if !self.parts[part].is_whole {
             return Some(part);
         }
-        let open = self.open.get(&number(part));
+        let open = self.parts[part].open.as_ref();
         let open = open.map(|open| (open.tool.clone(), open.call.clone()));
         let (tool, call) = open.unwrap_or_default();
         self.end_part(part, on);
@@ -409,11 +414,8 @@ impl ReplyEmitter {
 
     /// Ends all parts and the reply. `reason` applies if the provider gave none.
     pub(super) fn finish(mut self, reason: &str, on: EventSink<'_>) {
-        let mut open: Vec<u32> = self.open.keys().copied().collect();
-        // The order of a hash map is random: parts end in the order in which they started.
-        open.sort_unstable();
-        for part in open {
-            self.end_part(part as usize, on);
+        for part in 0..self.parts.len() {
+            self.end_part(part, on);
         }
         let reason = match self.reason.take() {
             Some(reason) => reason,
@@ -445,12 +447,6 @@ impl ReplyEmitter {
         if part == self.parts.capacity() {
             self.parts.reserve_exact(4.max(part / 8));
         }
-        self.parts.push(EmittedPart {
-            bytes: 0,
-            channel,
-            is_open: true,
-            is_whole: false,
-        });
         let open = WirePart {
             tool: tool.map(str::to_owned),
             call: call.map(str::to_owned),
@@ -458,7 +454,13 @@ impl ReplyEmitter {
             group: group_name(key).to_owned(),
             lone: None,
         };
-        self.open.insert(number(part), open);
+        self.parts.push(EmittedPart {
+            bytes: 0,
+            open: Some(Box::new(open)),
+            channel,
+            is_whole: false,
+        });
+        self.open_parts += 1;
         self.starting = Some((part, self.known.make_unique(name)));
         if !name_may_grow {
             self.emit_start(on);
@@ -470,7 +472,7 @@ impl ReplyEmitter {
         let Some((part, name)) = self.starting.take() else {
             return;
         };
-        let open = self.open.get(&number(part));
+        let open = self.parts[part].open.as_ref();
         let event = Event::PartStart {
             part: id(part),
             name,
@@ -495,7 +497,7 @@ impl ReplyEmitter {
 
     fn set_tool(&mut self, part: usize, tool: Option<&str>, call: Option<&str>, on: EventSink<'_>) {
         let is_starting = self.is_starting(part);
-        let Some(known) = self.open.get_mut(&number(part)) else {
+        let Some(known) = &mut self.parts[part].open else {
             return;
         };
         let is_changed = tool.is_some_and(|tool| known.tool.as_deref() != Some(tool))
@@ -533,14 +535,14 @@ impl ReplyEmitter {
     }
 
     fn end_part(&mut self, part: usize, on: EventSink<'_>) {
-        if !self.parts[part].is_open {
+        if self.parts[part].open.is_none() {
             return;
         }
         self.emit_start_of(part, on);
-        self.parts[part].is_open = false;
-        let Some(open) = self.open.remove(&number(part)) else {
+        let Some(open) = self.parts[part].open.take() else {
             return;
         };
+        self.open_parts -= 1;
         if open.lone.is_some() {
             self.deliver(part, REPLACEMENT.to_vec(), on);
         }
@@ -568,8 +570,8 @@ fn number(part: usize) -> u32 {
 #[derive(Clone, Debug, Default)]
 struct PartIndex {
     seed: RandomState,
-    /// By the two halves of the hash, which makes an entry 16 bytes.
-    entries: HashMap<[u32; 2], PartIndexEntry>,
+    /// By the hash.
+    entries: BTreeMap<u64, PartIndexEntry>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -581,9 +583,8 @@ struct PartIndexEntry {
 }
 
 impl PartIndex {
-    fn hash(&self, text: &str) -> [u32; 2] {
-        let hash = self.seed.hash_one(text);
-        [hash as u32, (hash >> 32) as u32]
+    fn hash(&self, text: &str) -> u64 {
+        self.seed.hash_one(text)
     }
 
     fn part(&self, key: &str) -> Option<usize> {

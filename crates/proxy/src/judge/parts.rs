@@ -1,7 +1,7 @@
 //! The texts of a reply under rules: events of `ttsr_wire` in, the offsets up to which text is released and the changes
 //! of redactions out. This module knows neither frames nor APIs.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use ttsr::conversation::Note;
 use ttsr::{
@@ -172,7 +172,7 @@ pub(crate) struct JudgedParts {
     parts: Vec<JudgedPart>,
     /// The indices in `parts` of the parts of the reply in progress, by their number in the reply. A repetition with
     /// another text is not among them.
-    by_id: HashMap<u32, usize>,
+    by_id: BTreeMap<u32, usize>,
     /// The most bytes of texts that are kept to compare repetitions with, or `None` if the API repeats no part.
     room: Option<usize>,
     /// Number of bytes of these texts: the sum of `whole` over all parts.
@@ -207,7 +207,7 @@ impl JudgedParts {
         JudgedParts {
             conversation,
             parts: Vec::new(),
-            by_id: HashMap::new(),
+            by_id: BTreeMap::new(),
             room,
             kept_bytes: 0,
             is_shadow: mode == Mode::Shadow,
@@ -224,7 +224,7 @@ impl JudgedParts {
         self.conversation.start_turn();
         begin_attempt(&mut self.conversation);
         // Only parts of the reply in progress are repeated.
-        for (_, index) in self.by_id.drain() {
+        for index in std::mem::take(&mut self.by_id).into_values() {
             self.parts[index].whole = None;
         }
         self.kept_bytes = 0;

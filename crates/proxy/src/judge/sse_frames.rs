@@ -35,11 +35,15 @@ impl SseFrames {
         self.pending.extend_from_slice(bytes);
         let mut start = 0;
         while let Some(end) = self.next_end() {
+            if start == 0 && end == self.pending.len() {
+                // Most pieces are one event. Between two events a stream takes no memory for its buffer.
+                self.searched = 0;
+                return on(std::mem::take(&mut self.pending));
+            }
             on(self.pending[start..end].to_vec());
             start = end;
         }
         match start == self.pending.len() {
-            // Between two events a stream takes no memory for its buffer.
             true => self.pending = Vec::new(),
             false => drop(self.pending.drain(..start)),
         }
