@@ -11,8 +11,9 @@
 //! samples of all rounds count, so that other work of the machine meets all rows alike. The times of deltas are those of
 //! deltas that no later one came with; `joined` is the share of the others, which a rule held back or which waited for a
 //! core. `late` is the longest time by which a stream ended after its last delta was due. `CPU` is the time of the server's
-//! threads on a core, from the kernel, and `memory` is the growth of its resident memory while all streams are open, without
-//! the buffers of the kernel.
+//! threads on a core, from the kernel. `KiB/stream` is the resident memory of each further stream while all are open, without
+//! the buffers of the kernel: the difference between the load and a tenth of its streams. `other` is the rest of the memory,
+//! which all streams share.
 //!
 //! Then clients that go away are timed: from the end of the client's connection to the end of the proxy's connection to the
 //! provider. At last, the secrets that reach the client are counted, of those that arrive in two deltas, beside LiteLLM's
@@ -63,8 +64,10 @@ struct Row {
     samples: Samples,
     /// Time on a core, in nanoseconds, and the deltas that it was for.
     cpu: (u64, u64),
-    /// Bytes of memory for each stream.
+    /// Bytes of memory for each further stream.
     memory: f64,
+    /// Bytes of memory that do not depend on the number of streams.
+    shared_memory: f64,
     place: StampPlace,
     /// The number of rounds in which the row is measured.
     rounds: u32,
@@ -79,6 +82,7 @@ impl Row {
             samples: Samples::default(),
             cpu: (0, 0),
             memory: 0.0,
+            shared_memory: 0.0,
             place: StampPlace::Created,
             rounds: u32::MAX,
         }
@@ -92,20 +96,31 @@ impl Row {
         self.server.as_ref().map_or(0, Server::cpu_nanoseconds)
     }
 
-    /// Runs a load whose samples do not count, and measures the memory of a stream.
+    /// Runs loads whose samples do not count, and measures the memory of the server and of each further stream. A tenth of
+    /// the streams fill what all streams share, such as the caches of automata.
     async fn warm_up(&mut self, size: LoadSize) {
-        let one = LoadSize { streams: 1, ..size };
-        clients::load(self.address, one, self.place).await;
-        let before = self.resident();
-        // All streams are open then.
+        let few = (size.streams / 10).max(1);
+        let before = self
+            .loaded(LoadSize {
+                streams: few,
+                ..size
+            })
+            .await;
+        let during = self.loaded(size).await;
+        let further = f64::from((size.streams - few).max(1));
+        self.memory = during.saturating_sub(before) as f64 / further;
+        self.shared_memory = before as f64 - self.memory * f64::from(few);
+    }
+
+    /// Runs a load and returns the resident memory of the server while all streams are open.
+    async fn loaded(&self, size: LoadSize) -> u64 {
         let half = (PAUSE * size.deltas + ARRIVAL * size.streams) / 2;
         let loading = clients::load(self.address, size, self.place);
         let sampling = async {
             tokio::time::sleep(half).await;
             self.resident()
         };
-        let (_, during) = tokio::join!(loading, sampling);
-        self.memory = during.saturating_sub(before) as f64 / f64::from(size.streams);
+        tokio::join!(loading, sampling).1
     }
 
     async fn measure(&mut self, size: LoadSize) {
@@ -164,19 +179,21 @@ async fn table(provider: &Provider, size: LoadSize) {
         size.rounds,
     );
     println!(
-        "{:<16}{:>14}{:>14}{:>14}{:>14}{:>14}{:>14}{:>14}",
+        "{:<16}{:>14}{:>14}{:>14}{:>14}{:>14}{:>14}{:>14}{:>14}",
         "",
         "first p50, µs",
         "delta p50, µs",
         "delta p99, µs",
         "joined, %",
         "CPU, µs/delta",
-        "memory, KiB",
+        "KiB/stream",
+        "other, MiB",
         "late, ms"
     );
     let mut figures = Vec::new();
     for row in &mut rows {
         let (cpu, memory) = (row.cpu_microseconds(), row.memory / 1024.0);
+        let shared = row.shared_memory / f64::from(1 << 20);
         let samples = &mut row.samples;
         let times = [
             clients::percentile(&mut samples.first, 50),
@@ -189,7 +206,7 @@ async fn table(provider: &Provider, size: LoadSize) {
         let late = samples.late.as_secs_f64() * 1000.0;
         let name = row.name;
         println!(
-            "{name:<16}{first:>14.0}{median:>14.0}{slow:>14.0}{joined:>14.1}{cpu:>14.1}{memory:>14.1}{late:>14.0}"
+            "{name:<16}{first:>14.0}{median:>14.0}{slow:>14.0}{joined:>14.1}{cpu:>14.1}{memory:>14.1}{shared:>14.1}{late:>14.0}"
         );
         figures.push((name, times, cpu, memory, late));
     }
