@@ -109,6 +109,8 @@ struct ArrivedFrame {
     has_text: bool,
     /// The records in its data.
     records: Vec<ReplyEvent>,
+    /// The places of its texts, as [`Reader::take_places`] returns them.
+    places: Vec<(usize, usize)>,
     is_damaged: bool,
 }
 
@@ -177,7 +179,7 @@ impl ReplyJudge {
         let room = repeats.then_some(settings.held_bytes);
         Some(ReplyJudge {
             settings,
-            reader: Reader::new(UNNAMED).expecting(api.format()),
+            reader: new_reader(&*api),
             frames,
             partial: Vec::new(),
             parts: JudgedParts::new(conversation, settings.mode, room),
@@ -377,6 +379,7 @@ impl ReplyJudge {
         let judged = events
             .into_iter()
             .try_for_each(|event| self.parts.apply(event, &mut texts));
+        texts.set_places(&self.reader.take_places());
         let edits = self.parts.take_edits(&texts);
         let judged = judged.and_then(|()| match edits.is_empty() {
             true => Ok(None),
@@ -446,6 +449,7 @@ impl ReplyJudge {
             bytes,
             has_text,
             records,
+            places: self.reader.take_places(),
             is_damaged,
         }
     }
@@ -480,6 +484,7 @@ impl ReplyJudge {
                 self.open_calls.clear();
             }
         }
+        texts.set_places(&frame.places);
         if let (Some(call), true) = (hold.call, hold.completes_call) {
             self.open_calls.remove(&call);
         }
@@ -615,7 +620,7 @@ impl ReplyJudge {
         self.held.clear();
         self.held_bytes = 0;
         self.open_calls.clear();
-        self.reader = Reader::new(UNNAMED).expecting(self.api.format());
+        self.reader = new_reader(&*self.api);
         // The rest of the cut response is not part of the next one.
         drop(self.frames.finish());
         self.partial = Vec::new();
@@ -690,9 +695,15 @@ impl ArrivedFrame {
             bytes: Vec::new(),
             has_text: false,
             records: Vec::new(),
+            places: Vec::new(),
             is_damaged: false,
         }
     }
+}
+
+/// Returns the reader of a reply of that API.
+fn new_reader(api: &dyn ReplyApi) -> Reader {
+    Reader::new(UNNAMED).expecting(api.format()).noting_places()
 }
 
 /// Adds bytes to a path, or to `…` if there are as many paths as `most`.

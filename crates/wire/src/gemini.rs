@@ -409,7 +409,7 @@ mod tests {
             format!(r#"{{"candidates":[{{"index":{candidate},"content":{{"parts":[{call}]}}}}]}}"#);
         let (chunk, _) = JsonValue::parse(chunk.as_bytes()).unwrap();
         let mut counted = 0;
-        reader.read_record("", &chunk, &mut |_, event| match event {
+        reader.read_record("", &chunk, &mut |_, event, _| match event {
             Event::Unscanned { bytes, kind } if kind == TOO_MANY => counted += bytes,
             _ => {}
         });

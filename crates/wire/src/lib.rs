@@ -67,6 +67,7 @@ mod ollama;
 mod openai_chat;
 mod openai_responses;
 pub mod opencode;
+mod place;
 pub mod recording;
 mod reply;
 pub mod sse;
@@ -79,6 +80,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use bedrock_frames::{EventStreamFrame, EventStreamParser};
 use json_lines::{JsonLines, JsonRecord};
+use place::{NotedPlaces, TextSource, TextSources};
 use reply::EventSink;
 use sse::{Sse, SseEvent};
 use ttsr::Event;
@@ -314,6 +316,7 @@ impl Reader {
             malformed: 0,
             stray: 0,
             ambiguous: 0,
+            places: None,
         };
         Reader {
             cap,
@@ -336,6 +339,38 @@ impl Reader {
     pub fn expecting(mut self, format: WireFormat) -> Reader {
         self.records.expected = Some(format);
         self
+    }
+
+    /// Returns a reader that notes where the texts of each document are, for [`take_places`](Self::take_places).
+    #[must_use]
+    pub fn noting_places(mut self) -> Reader {
+        self.records.places = Some(NotedPlaces::default());
+        self
+    }
+
+    /// Returns the places of texts since the last call, by which equal texts of one document are told apart. The first
+    /// number of a pair is that of the event with the text, [`Event::Delta`] or [`Event::Snapshot`], since the last call,
+    /// from 0. The second is the offset at which the JSON value of the text begins in its document, which is counted
+    /// without whitespace around it. Texts without a place are those that are no value of their document, such as
+    /// joined texts, and the only text of a document.
+    ///
+    /// # Example: two equal texts in one chunk
+    /// ```
+    /// use ttsr_wire::Reader;
+    /// let chunk = br#"data: {"choices":[{"delta":{"content":"Hi","reasoning":"Hi"}}]}"#;
+    /// let mut reader = Reader::new("body.txt").noting_places();
+    /// reader.push(&[chunk, &b"\n\n"[..]].concat(), &mut |_, _| {});
+    /// let json = &chunk[6..];
+    /// let places = reader.take_places();
+    /// let values = places.iter().map(|(_, at)| &json[*at..][..4]);
+    /// assert_eq!(values.collect::<Vec<_>>(), [b"\"Hi\"", b"\"Hi\""]);
+    /// // The reasoning is read first.
+    /// assert!(places[0].0 == 0 && places[0].1 > places[1].1);
+    /// ```
+    #[must_use]
+    pub fn take_places(&mut self) -> Vec<(usize, usize)> {
+        let noted = self.records.places.as_mut();
+        noted.map(NotedPlaces::take).unwrap_or_default()
     }
 
     /// Returns the format, or `None` until a record has identified it.
@@ -374,7 +409,7 @@ impl Reader {
     /// none for parts past the 131,072nd of a reply. Content of further parts is counted as [`Event::Unscanned`] of the
     /// kind `too-many-parts`.
     pub fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&str, Event)) {
-        self.frame(bytes, &mut |_| {}, on);
+        self.push_records(bytes, &mut |_| {}, on);
     }
 
     /// Reads the next bytes as [`push`](Self::push) does, and passes each record to `seen` before its events: for hosts
@@ -398,7 +433,7 @@ impl Reader {
         seen: RecordSink<'_>,
         on: &mut dyn FnMut(&str, Event),
     ) {
-        self.frame(bytes, seen, on);
+        self.frame(bytes, seen, &mut |name, event, _| on(name, event));
     }
 
     /// Returns true if the input is Amazon's binary event stream.
@@ -420,6 +455,7 @@ impl Reader {
     /// Ends the input and with it the open streams. Input in no known format is counted as [`Event::Unscanned`] of the
     /// kind `unknown-format`, and [`Self::format`] stays `None`.
     pub fn finish(&mut self, on: &mut dyn FnMut(&str, Event)) {
+        let on: EventSink<'_> = &mut |name, event, _| on(name, event);
         if let Framing::Undecided(head) = &mut self.framing {
             let head = std::mem::take(head);
             self.identify_framing(&head, true, &mut |_| {}, on);
@@ -576,6 +612,8 @@ struct RecordReader {
     stray: u64,
     /// The number of documents in which a name is twice in an object.
     ambiguous: u64,
+    /// The places of texts, unless they are not noted.
+    places: Option<NotedPlaces>,
 }
 
 impl RecordReader {
@@ -621,11 +659,15 @@ impl RecordReader {
     }
 
     fn text(&mut self, event: &str, text: &[u8], seen: RecordSink<'_>, on: EventSink<'_>) {
-        let mut rest = text.trim_ascii();
+        let text = text.trim_ascii();
+        let mut rest = text;
         if rest == b"[DONE]" {
             seen(WireRecord::Done);
+            let mut places = self.places.take();
             let (_, reader) = self.reader(WireFormat::OpenAiChat, on);
-            return reader.on_done(on);
+            reader.on_done(&mut without_place(&mut places, on));
+            self.places = places;
+            return;
         }
         while !rest.is_empty() {
             let parsed = JsonValue::parse_noting_duplicates(rest);
@@ -633,8 +675,32 @@ impl RecordReader {
                 return self.malformed(rest.len() as u64, "malformed-json", on);
             };
             self.ambiguous += u64::from(has_duplicates);
-            self.value(event, &value, seen, on);
+            match self.places.is_some() {
+                true => self.noted_value(event, &value, text, seen, on),
+                false => self.value(event, &value, seen, on),
+            }
             rest = after.trim_ascii_start();
+        }
+    }
+
+    /// Reads a value of the document `text`, and notes the places of its texts.
+    fn noted_value(
+        &mut self,
+        event: &str,
+        value: &JsonValue<'_>,
+        text: &[u8],
+        seen: RecordSink<'_>,
+        on: EventSink<'_>,
+    ) {
+        let mut found = TextSources::default();
+        self.value(event, value, seen, &mut |name, event, source| {
+            if has_text(&event) {
+                found.add(source);
+            }
+            on(name, event, source);
+        });
+        if let Some(places) = &mut self.places {
+            places.add(found, value, text);
         }
     }
 
@@ -728,13 +794,31 @@ impl RecordReader {
 
     fn finish(&mut self, on: EventSink<'_>) {
         match &mut self.reader {
-            Some((_, reader)) => reader.finish(on),
+            Some((_, reader)) => reader.finish(&mut without_place(&mut self.places, on)),
             None if self.unknown > 0 => {
                 let (bytes, kind) = (std::mem::take(&mut self.unknown), UNKNOWN_FORMAT.to_owned());
-                on(&self.default_name, Event::Unscanned { bytes, kind });
+                let event = Event::Unscanned { bytes, kind };
+                on(&self.default_name, event, TextSource::NONE);
             }
             None => {}
         }
+    }
+}
+
+fn has_text(event: &Event) -> bool {
+    matches!(event, Event::Delta { .. } | Event::Snapshot { .. })
+}
+
+/// Returns a sink for events that come from no document.
+fn without_place<'s>(
+    places: &'s mut Option<NotedPlaces>,
+    on: EventSink<'s>,
+) -> impl FnMut(&str, Event, TextSource) + 's {
+    |name, event, source| {
+        if let (Some(places), true) = (&mut *places, has_text(&event)) {
+            places.skip_text();
+        }
+        on(name, event, source);
     }
 }
 

@@ -673,7 +673,7 @@ mod tests {
     fn read(reader: &mut OpenAiChatReader, delta: &str) {
         let chunk = format!(r#"{{"choices":[{delta}]}}"#);
         let (chunk, _) = JsonValue::parse(chunk.as_bytes()).unwrap();
-        reader.read_record("", &chunk, &mut |_, _| {});
+        reader.read_record("", &chunk, &mut |_, _, _| {});
     }
 
     /// Returns the number of calls and of ids that are kept.

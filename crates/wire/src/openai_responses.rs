@@ -553,7 +553,7 @@ fn json_member(
     };
     match items.objects.get(&key) {
         Some(old) if old.whole == new.whole => {
-            return reply.push_snapshot(&key, value.raw().to_vec(), on);
+            return reply.push_snapshot(&key, value.raw(), on);
         }
         Some(old) if value.is_object() && old.others == new.others => return,
         _ => {}
@@ -561,7 +561,7 @@ fn json_member(
     reply.end(&key, on);
     reply.push_raw_delta(
         items.part_spec(at, &key, &name, Channel::ToolInput),
-        value.raw().to_vec(),
+        value.raw(),
         on,
     );
     items.objects.insert(key, new);
@@ -768,7 +768,7 @@ mod tests {
 
     fn read(reader: &mut ResponsesReader, event: &str) {
         let (event, _) = JsonValue::parse(event.as_bytes()).unwrap();
-        reader.read_record("response.output_text.delta", &event, &mut |_, _| {});
+        reader.read_record("response.output_text.delta", &event, &mut |_, _, _| {});
     }
 
     /// Returns the number of items, of indices and of ids that are kept.

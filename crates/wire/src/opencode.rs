@@ -476,9 +476,9 @@ impl OpenSession {
     fn finish(&mut self, reason: &str, on: NoticeSink<'_>) {
         if let Some(message) = self.message.take() {
             self.ended = message.id;
-            message
-                .reply
-                .finish(reason, &mut |id, event| on(id, ServerNotice::Event(event)));
+            message.reply.finish(reason, &mut |id, event, _| {
+                on(id, ServerNotice::Event(event))
+            });
         }
     }
 
@@ -508,7 +508,7 @@ impl OpenSession {
         if let Some(state) = tool_state(part) {
             on(&session, ServerNotice::Tool(state));
         }
-        let on = &mut |id: &str, event| on(id, ServerNotice::Event(event));
+        let on = &mut |id: &str, event, _| on(id, ServerNotice::Event(event));
         match part.text("type").unwrap_or_default().as_ref() {
             "text" => message.read_text_part(&id, Channel::Text, part, on),
             "reasoning" => message.read_text_part(&id, Channel::Reasoning, part, on),
@@ -537,7 +537,7 @@ impl OpenSession {
         if known.is_none() && field.as_deref() == Some("text") && !message.reply.is_open(&id) {
             on(&session, ServerNotice::Joined);
         }
-        let on = &mut |id: &str, event| on(id, ServerNotice::Event(event));
+        let on = &mut |id: &str, event, _| on(id, ServerNotice::Event(event));
         let delta = event.bytes("delta").unwrap_or_default();
         match (field.as_deref(), known) {
             (Some("text"), Some(channel)) => {
@@ -591,7 +591,7 @@ impl OpenSession {
         match &mut self.message {
             Some(message) if is_abort => message.reply.reason = Some("aborted".to_owned()),
             Some(message) => {
-                let on = &mut |id: &str, event| on(id, ServerNotice::Event(event));
+                let on = &mut |id: &str, event, _| on(id, ServerNotice::Event(event));
                 message.reply.error(&kind, &text, on);
             }
             None if is_abort => {
@@ -638,7 +638,7 @@ impl OpenSession {
         if let ("tool", Some(stage)) = (stem, ToolStage::from_verb(verb)) {
             let state = ToolState::new(stage, event, event.get("input"), None);
             on(&session, ServerNotice::Tool(state));
-            let on = &mut |id: &str, event| on(id, ServerNotice::Event(event));
+            let on = &mut |id: &str, event, _| on(id, ServerNotice::Event(event));
             return message.read_tool_stage(stage, event, on);
         }
         match (stem, verb) {
@@ -652,7 +652,9 @@ impl OpenSession {
             ("step", "ended") => {
                 let reason = event.text("finish").map(|reason| reason.into_owned());
                 message.reply.reason = reason;
-                message.usage(event, &mut |id, event| on(id, ServerNotice::Event(event)));
+                message.usage(event, &mut |id, event, _| {
+                    on(id, ServerNotice::Event(event))
+                });
                 self.finish("step", on);
             }
             ("step", "failed") => {
@@ -661,7 +663,7 @@ impl OpenSession {
             }
             ("step" | "tool", _) => {}
             _ => {
-                let on = &mut |id: &str, event| on(id, ServerNotice::Event(event));
+                let on = &mut |id: &str, event, _| on(id, ServerNotice::Event(event));
                 message.reply.count_unread(event, &[], step, on);
             }
         }
@@ -848,7 +850,7 @@ impl TrackedMessage {
         if verb == "delta" && !self.reply.is_open(&key) {
             on(self.reply.name(), ServerNotice::Joined);
         }
-        let on = &mut |id: &str, event| on(id, ServerNotice::Event(event));
+        let on = &mut |id: &str, event, _| on(id, ServerNotice::Event(event));
         match verb {
             "started" => drop(self.reply.open(spec, on)),
             "delta" => {

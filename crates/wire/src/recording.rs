@@ -178,13 +178,13 @@ fn part_line(reply: &mut ReplyEmitter, line: &JsonValue<'_>, on: EventSink<'_>) 
     };
     let bytes = fragment(reply, line, on);
     if line.get("snapshot").is_some() && reply.delivered(&part).is_some() {
-        return reply.push_snapshot(&part, bytes, on);
+        return reply.push_snapshot(&part, &bytes, on);
     }
     let names_tool = tool.is_some() && reply.is_open(&part);
     if line.get("d").is_some() || line.get("b").is_some() || names_tool {
         reply.open(spec, on);
         read_outcome(reply, &part, line, on);
-        reply.push_raw_delta(spec, bytes, on);
+        reply.push_raw_delta(spec, &bytes, on);
     }
     if line.get("end").is_some_and(|end| end.raw() == b"true") {
         reply.end(&part, on);

@@ -16,11 +16,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasher;
 
 use super::json::{JsonPath, JsonValue};
+use super::place::TextSource;
 use ttsr::rule::ToolOutcome;
 use ttsr::{Channel, Event, PartId};
 
-/// Receives events, each with the name of its stream.
-pub(super) type EventSink<'a> = &'a mut dyn FnMut(&str, Event);
+/// Receives events, each with the name of its stream and, if it has text, the source of the text.
+pub(super) type EventSink<'a> = &'a mut dyn FnMut(&str, Event, TextSource);
 
 /// The reason of a reply that broke off before the provider ended it.
 pub(super) const TRUNCATED: &str = "truncated";
@@ -228,7 +229,7 @@ impl ReplyEmitter {
             return;
         };
         let joined = join_surrogates(&mut open.lone, bytes);
-        self.deliver(part, joined.into_owned(), on);
+        self.deliver(part, joined.into_owned(), TextSource::of(bytes), on);
     }
 
     /// Returns the part to append to; starts a new one if the open part arrived whole, because a delta after the whole
@@ -253,12 +254,12 @@ impl ReplyEmitter {
     }
 
     /// Appends bytes that did not come as JSON text, without joining surrogates.
-    pub(super) fn push_raw_delta(&mut self, spec: PartSpec<'_>, bytes: Vec<u8>, on: EventSink<'_>) {
+    pub(super) fn push_raw_delta(&mut self, spec: PartSpec<'_>, bytes: &[u8], on: EventSink<'_>) {
         if bytes.is_empty() {
             return;
         }
         match self.open(spec, on) {
-            Some(part) => self.deliver(part, bytes, on),
+            Some(part) => self.deliver(part, bytes.to_vec(), TextSource::of(bytes), on),
             None => self.count_unscanned(bytes.len() as u64, TOO_MANY, on),
         }
     }
@@ -269,29 +270,29 @@ impl ReplyEmitter {
             return;
         }
         if self.delivered(spec.key).is_some_and(|bytes| bytes > 0) {
-            return self.push_snapshot(spec.key, join_all_surrogates(bytes), on);
+            let source = TextSource::of(bytes);
+            return self.emit_snapshot(spec.key, join_all_surrogates(bytes), source, on);
         }
         match self.open(spec, on) {
             Some(part) => {
                 self.parts[part].is_whole = true;
-                let bytes = join_all_surrogates(bytes);
-                self.deliver(part, bytes, on);
+                let joined = join_all_surrogates(bytes);
+                self.deliver(part, joined, TextSource::of(bytes), on);
             }
             None => self.count_unscanned(bytes.len() as u64, TOO_MANY, on),
         }
     }
 
-    /// Emits a repetition of the latest part of that key.
-    pub(super) fn push_snapshot(&mut self, key: &str, bytes: Vec<u8>, on: EventSink<'_>) {
+    /// Emits a repetition of the latest part of that key, which did not come as JSON text: surrogates are not joined.
+    pub(super) fn push_snapshot(&mut self, key: &str, bytes: &[u8], on: EventSink<'_>) {
+        self.emit_snapshot(key, bytes.to_vec(), TextSource::of(bytes), on);
+    }
+
+    fn emit_snapshot(&mut self, key: &str, bytes: Vec<u8>, source: TextSource, on: EventSink<'_>) {
         if let Some(part) = self.known.part(key) {
             self.emit_start_of(part, on);
-            self.emit(
-                Event::Snapshot {
-                    part: id(part),
-                    bytes,
-                },
-                on,
-            );
+            let part = id(part);
+            on(&self.name, Event::Snapshot { part, bytes }, source);
         }
     }
 
@@ -520,17 +521,12 @@ impl ReplyEmitter {
         }
     }
 
-    fn deliver(&mut self, part: usize, bytes: Vec<u8>, on: EventSink<'_>) {
+    fn deliver(&mut self, part: usize, bytes: Vec<u8>, source: TextSource, on: EventSink<'_>) {
         if !bytes.is_empty() {
             self.emit_start_of(part, on);
             self.parts[part].bytes += bytes.len() as u64;
-            self.emit(
-                Event::Delta {
-                    part: id(part),
-                    bytes,
-                },
-                on,
-            );
+            let part = id(part);
+            on(&self.name, Event::Delta { part, bytes }, source);
         }
     }
 
@@ -544,7 +540,7 @@ impl ReplyEmitter {
         };
         self.open_parts -= 1;
         if open.lone.is_some() {
-            self.deliver(part, REPLACEMENT.to_vec(), on);
+            self.deliver(part, REPLACEMENT.to_vec(), TextSource::NONE, on);
         }
         if let Some(of_group) = self.groups.get_mut(&open.group) {
             of_group.open -= 1;
@@ -556,7 +552,7 @@ impl ReplyEmitter {
     }
 
     fn emit(&self, event: Event, on: EventSink<'_>) {
-        on(&self.name, event);
+        on(&self.name, event, TextSource::NONE);
     }
 }
 
@@ -750,7 +746,8 @@ impl ReplySequence {
     pub(super) fn close(&mut self, on: EventSink<'_>) {
         self.finish(TRUNCATED, on);
         for (bytes, kind) in self.pending.drain(..) {
-            on(&self.default_name, Event::Unscanned { bytes, kind });
+            let event = Event::Unscanned { bytes, kind };
+            on(&self.default_name, event, TextSource::NONE);
         }
     }
 }
@@ -887,7 +884,7 @@ mod tests {
             ("high at the end", vec![b"a", high], "a\u{FFFD}"),
         ] {
             let mut text = Vec::new();
-            let mut on = |_: &str, event: Event| {
+            let mut on = |_: &str, event: Event, _: TextSource| {
                 if let Event::Delta { bytes, .. } = event {
                     text.extend(bytes);
                 }
@@ -909,7 +906,7 @@ mod tests {
     #[test]
     fn deltas_after_a_whole_part_make_a_part_of_their_own() {
         let mut seen = Vec::new();
-        let mut on = |_: &str, event: Event| seen.push(event);
+        let mut on = |_: &str, event: Event, _: TextSource| seen.push(event);
         let spec = PartSpec {
             tool: Some("t"),
             ..PartSpec::new("p", "p", Channel::ToolInput)

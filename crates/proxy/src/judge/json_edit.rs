@@ -1,7 +1,9 @@
 //! Replaces texts in a JSON document and keeps all other bytes unchanged.
 //!
-//! A text is found by its content, not by its place: providers repeat the same text in several members, and a redaction
-//! must reach every copy.
+//! A text that was judged is found by its place if that is known, and its copies by their content: providers repeat the
+//! same text in several members, and a redaction must reach every copy.
+
+use std::collections::HashMap;
 
 /// The deepest nesting of a document.
 const DEPTH: usize = 128;
@@ -35,31 +37,27 @@ const METADATA: [&[u8]; 25] = [
     b"type",
 ];
 
-/// A text of a document and its replacement.
+/// A text of a document that was judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TextReplacement {
+pub(crate) struct DocumentText {
     /// The text as it is decoded from a JSON string, or the source text of an object or array.
     pub(crate) from: Vec<u8>,
-    pub(crate) to: Vec<u8>,
+    /// The text that replaces it, if a rule redacted it.
+    pub(crate) to: Option<Vec<u8>>,
+    /// The offset at which its value begins in the document without whitespace around it, if that is known.
+    pub(crate) place: Option<usize>,
 }
 
-/// Returns the document with every text that an edit names replaced, equal texts in the order of their edits, and with `logprobs`, which repeat the text in pieces,
-/// replaced by `null`. Returns `None` if the document is not valid or does not have the text of each edit.
-pub(crate) fn rewrite(document: &[u8], edits: &[TextReplacement]) -> Option<Vec<u8>> {
-    let mut rewriter = Rewriter {
-        text: document,
-        at: 0,
-        copied: 0,
-        out: Vec::with_capacity(document.len()),
-        edits,
-        used: vec![false; edits.len()],
-    };
-    rewriter.skip_whitespace();
-    rewriter.value(b"", DEPTH)?;
-    rewriter.skip_whitespace();
-    let is_complete = rewriter.at == document.len() && rewriter.has_every_text();
-    rewriter.out.extend_from_slice(&document[rewriter.copied..]);
-    is_complete.then_some(rewriter.out)
+/// Returns the document with every text replaced that has a replacement, and every other string that equals one of them:
+/// providers repeat texts in members that no reader reads. Texts with a place are replaced there alone, and stay if they
+/// have no replacement, also where an equal text is replaced. `logprobs`, which repeat texts in pieces, become `null`.
+///
+/// Returns `None` if the document is not valid or does not have each of the texts that are replaced.
+pub(crate) fn rewrite(document: &[u8], texts: &[DocumentText]) -> Option<Vec<u8>> {
+    Rewriter::new(document, texts, true)
+        .rewritten()
+        // A text that is not where it should be is replaced wherever it is.
+        .or_else(|| Rewriter::new(document, texts, false).rewritten())
 }
 
 struct Rewriter<'a> {
@@ -68,11 +66,55 @@ struct Rewriter<'a> {
     /// Number of bytes of `text` that were copied or replaced.
     copied: usize,
     out: Vec<u8>,
-    edits: &'a [TextReplacement],
+    texts: &'a [DocumentText],
     used: Vec<bool>,
+    /// The texts by the offset in `text` at which they begin.
+    by_place: HashMap<usize, usize>,
+    /// The texts that are replaced, by their content.
+    replaced: HashMap<&'a [u8], Vec<usize>>,
+    /// True if one of them is the source of an object or array.
+    has_source: bool,
+    /// True within a value that was judged as one text and stays: only texts at their places are replaced in it.
+    is_kept: bool,
 }
 
-impl Rewriter<'_> {
+impl<'a> Rewriter<'a> {
+    /// Returns the rewriter of a document. If `by_place` is false, the places are not used.
+    fn new(document: &'a [u8], texts: &'a [DocumentText], by_place: bool) -> Rewriter<'a> {
+        let start = document.len() - document.trim_ascii_start().len();
+        let placed = (0..).zip(texts).filter(|_| by_place);
+        let placed = placed.filter_map(|(index, text)| Some((text.place? + start, index)));
+        let mut replaced = HashMap::<_, Vec<usize>>::new();
+        for (index, text) in texts.iter().enumerate() {
+            if text.to.is_some() {
+                replaced.entry(&*text.from).or_default().push(index);
+            }
+        }
+        Rewriter {
+            text: document,
+            at: 0,
+            copied: 0,
+            out: Vec::with_capacity(document.len()),
+            texts,
+            used: vec![false; texts.len()],
+            by_place: placed.collect(),
+            has_source: replaced
+                .keys()
+                .any(|from| matches!(from.first(), Some(b'{' | b'['))),
+            replaced,
+            is_kept: false,
+        }
+    }
+
+    fn rewritten(mut self) -> Option<Vec<u8>> {
+        self.skip_whitespace();
+        self.value(b"", DEPTH)?;
+        self.skip_whitespace();
+        let is_complete = self.at == self.text.len() && self.has_every_text();
+        self.out.extend_from_slice(&self.text[self.copied..]);
+        is_complete.then_some(self.out)
+    }
+
     fn value(&mut self, key: &[u8], depth: usize) -> Option<()> {
         let start = self.at;
         if key == b"logprobs" {
@@ -83,31 +125,42 @@ impl Rewriter<'_> {
         match self.peek()? {
             b'"' => {
                 let decoded = self.string()?;
-                if !METADATA.contains(&key)
-                    && let Some(to) = self.edit_of(&decoded)
-                {
+                let to = match self.placed(start, &decoded) {
+                    Some(index) => self.edit(index),
+                    None if METADATA.contains(&key) => None,
+                    None => self.edit_of_copy(&decoded),
+                };
+                if let Some(to) = to {
                     let to = String::from_utf8_lossy(&to).into_owned();
                     self.replace(start, serde_json::to_string(&to).ok()?.as_bytes());
                 }
             }
-            open @ (b'{' | b'[') => {
-                if self
-                    .edits
-                    .iter()
-                    .any(|edit| edit.from.first() == Some(&open))
-                {
-                    self.skip_value(depth)?;
-                    let source = &self.text[start..self.at];
-                    if let Some(to) = self.edit_of(source) {
-                        self.replace(start, &to);
-                        return Some(());
-                    }
-                    self.at = start;
-                }
-                self.members(depth.checked_sub(1)?, Rewriter::value)?;
-            }
+            b'{' | b'[' => self.nested(start, depth)?,
             _ => self.scalar()?,
         }
+        Some(())
+    }
+
+    /// Reads an object or an array, which may be a text as a whole.
+    fn nested(&mut self, start: usize, depth: usize) -> Option<()> {
+        let was_kept = self.is_kept;
+        if self.has_source || self.by_place.contains_key(&start) {
+            self.skip_value(depth)?;
+            let source = &self.text[start..self.at];
+            let placed = self.placed(start, source);
+            let to = match placed {
+                Some(index) => self.edit(index),
+                None => self.edit_of_copy(source),
+            };
+            if let Some(to) = to {
+                self.replace(start, &to);
+                return Some(());
+            }
+            self.is_kept |= placed.is_some();
+            self.at = start;
+        }
+        self.members(depth.checked_sub(1)?, Rewriter::value)?;
+        self.is_kept = was_kept;
         Some(())
     }
 
@@ -218,21 +271,48 @@ impl Rewriter<'_> {
             .try_fold(0, |value, digit| Some(value * 16 + digit?))
     }
 
-    /// Returns the replacement of a text. Equal texts take their edits in order, and copies after them the last one.
-    fn edit_of(&mut self, text: &[u8]) -> Option<Vec<u8>> {
-        let is_of_text = |index: &usize| self.edits[*index].from == text;
-        let mut of_text = (0..self.edits.len()).filter(is_of_text);
-        let unused = of_text.clone().find(|index| !self.used[*index]);
-        let found = unused.or_else(|| of_text.next_back())?;
-        self.used[found] = true;
-        Some(self.edits[found].to.clone())
+    /// Returns the text whose place it is, if it has that content.
+    fn placed(&self, start: usize, content: &[u8]) -> Option<usize> {
+        let index = *self.by_place.get(&start)?;
+        (self.texts[index].from == content).then_some(index)
     }
 
-    /// Returns true if the document has the text of each edit. Equal texts with equal replacements may be in it once.
+    fn edit(&mut self, index: usize) -> Option<Vec<u8>> {
+        self.used[index] = true;
+        self.texts[index].to.clone()
+    }
+
+    /// Returns the replacement of a value at which no text is placed. Equal texts without a place take their replacements
+    /// in order, and copies the last one.
+    fn edit_of_copy(&mut self, content: &[u8]) -> Option<Vec<u8>> {
+        if self.is_kept {
+            return None;
+        }
+        let of_text = self.replaced.get(content)?;
+        let is_free = |index: &usize| !self.used[*index] && !self.is_placed(*index);
+        let free = of_text.iter().copied().find(is_free);
+        match free {
+            Some(index) => self.edit(index),
+            None => self.texts[*of_text.last()?].to.clone(),
+        }
+    }
+
+    fn is_placed(&self, index: usize) -> bool {
+        !self.by_place.is_empty() && self.texts[index].place.is_some()
+    }
+
+    /// Returns true if the document has each text that is replaced. Equal texts without a place and with equal
+    /// replacements may be in it once.
     fn has_every_text(&self) -> bool {
-        let edits = self.edits.iter().zip(&self.used);
-        let mut unused = edits.clone().filter(|(_, used)| !**used);
-        unused.all(|(edit, _)| edits.clone().any(|(other, used)| *used && other == edit))
+        let is_same = |index: usize, other: usize| {
+            self.used[other] && self.texts[other].to == self.texts[index].to
+        };
+        self.replaced.values().all(|equal| {
+            let mut unused = equal.iter().filter(|index| !self.used[**index]);
+            unused.all(|index| {
+                !self.is_placed(*index) && equal.iter().any(|other| is_same(*index, *other))
+            })
+        })
     }
 
     /// Replaces the bytes from `start` to the current position by `new`.
@@ -263,15 +343,21 @@ impl Rewriter<'_> {
 mod tests {
     use super::*;
 
+    fn text(from: &str, to: Option<&str>, place: Option<usize>) -> DocumentText {
+        DocumentText {
+            from: from.as_bytes().to_vec(),
+            to: to.map(|to| to.as_bytes().to_vec()),
+            place,
+        }
+    }
+
+    fn rewritten(document: &str, texts: &[DocumentText]) -> Option<String> {
+        rewrite(document.as_bytes(), texts).map(|out| String::from_utf8(out).unwrap())
+    }
+
     fn edited(document: &str, edits: &[(&str, &str)]) -> Option<String> {
-        let edits: Vec<TextReplacement> = edits
-            .iter()
-            .map(|(from, to)| TextReplacement {
-                from: from.as_bytes().to_vec(),
-                to: to.as_bytes().to_vec(),
-            })
-            .collect();
-        rewrite(document.as_bytes(), &edits).map(|out| String::from_utf8(out).unwrap())
+        let edits = edits.iter().map(|(from, to)| text(from, Some(to), None));
+        rewritten(document, &edits.collect::<Vec<_>>())
     }
 
     #[test]
@@ -294,6 +380,48 @@ mod tests {
         ] {
             assert_eq!(edited(document, edits).as_deref(), want, "{document}");
         }
+    }
+
+    #[test]
+    fn a_text_that_is_not_edited_stays_at_its_place() {
+        let document = r#" {"x":"a","y":["\u0061","a"],"z":"a"} "#;
+        // Offsets do not count the whitespace before the document.
+        let (x, first, second) = (5, 14, 23);
+        assert_eq!(&document[1 + first..][..8], r#""\u0061""#);
+        let kept = |place| text("a", None, Some(place));
+        let edit = |to, place| text("a", Some(to), Some(place));
+        for (texts, want) in [
+            // `z` is a copy that no reader reads.
+            (
+                vec![kept(x), edit("b", first), kept(second)],
+                r#" {"x":"a","y":["b","a"],"z":"b"} "#,
+            ),
+            // The order of the texts is not that of the document.
+            (
+                vec![edit("b", second), edit("c", x), kept(first)],
+                r#" {"x":"c","y":["\u0061","b"],"z":"c"} "#,
+            ),
+            // A place that does not have the text is not used.
+            (
+                vec![kept(x), edit("b", 1)],
+                r#" {"x":"b","y":["b","b"],"z":"b"} "#,
+            ),
+        ] {
+            assert_eq!(rewritten(document, &texts).as_deref(), Some(want));
+        }
+    }
+
+    #[test]
+    fn a_value_that_was_judged_as_one_text_is_kept_whole() {
+        let document = r#"{"input":{"a":"key"},"content":"key","name":"key"}"#;
+        let input = text(r#"{"a":"key"}"#, None, Some(9));
+        let content = text("key", Some("x"), Some(31));
+        let want = r#"{"input":{"a":"key"},"content":"x","name":"key"}"#;
+        let out = rewritten(document, &[input, content.clone()]);
+        assert_eq!(out.as_deref(), Some(want));
+        // Without it, it may be a copy.
+        let want = r#"{"input":{"a":"x"},"content":"x","name":"key"}"#;
+        assert_eq!(rewritten(document, &[content]).as_deref(), Some(want));
     }
 
     #[test]
@@ -332,9 +460,10 @@ mod tests {
             (r#""\ud83d""#, &[0xED, 0xA0, 0xBD]),
             (r#""\/\b\f\r\t\\""#, b"/\x08\x0C\r\t\\"),
         ] {
-            let edit = TextReplacement {
+            let edit = DocumentText {
                 from: text.to_vec(),
-                to: b"ok".to_vec(),
+                to: Some(b"ok".to_vec()),
+                place: None,
             };
             let out = rewrite(source.as_bytes(), &[edit]);
             assert_eq!(out.as_deref(), Some(&b"\"ok\""[..]), "{source}");

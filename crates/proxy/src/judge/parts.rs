@@ -9,7 +9,7 @@ use ttsr::{
     Suppression,
 };
 
-use super::json_edit::TextReplacement;
+use super::json_edit::DocumentText;
 use super::quotes::without_matches;
 
 /// The reason why a reply is blocked.
@@ -125,6 +125,8 @@ struct FrameText {
     /// The offset of `bytes` in the part.
     start: u64,
     bytes: Vec<u8>,
+    /// The place in the document of the frame, if it has more than one text.
+    place: Option<u32>,
 }
 
 /// The texts in a frame.
@@ -133,6 +135,17 @@ pub(crate) struct FrameTexts {
     texts: Vec<FrameText>,
     /// Number of replies of the body that had ended when the frame arrived, if the frame waits for the end of its reply.
     pub(crate) after_replies: Option<u64>,
+}
+
+impl FrameTexts {
+    /// Sets the places of texts, which are in the order of their events: the number of the text, and its place.
+    pub(crate) fn set_places(&mut self, places: &[(usize, usize)]) {
+        for (number, place) in places {
+            if let Some(text) = self.texts.get_mut(*number) {
+                text.place = u32::try_from(*place).ok();
+            }
+        }
+    }
 }
 
 /// A range of a part as delivered, and its replacement. The range is not empty.
@@ -355,6 +368,7 @@ impl JudgedParts {
             part: index,
             start,
             bytes,
+            place: None,
         });
         delivered
     }
@@ -396,6 +410,7 @@ impl JudgedParts {
                 part: index,
                 start: 0,
                 bytes,
+                place: None,
             });
             return match new.is_empty() {
                 true => Ok(()),
@@ -512,16 +527,17 @@ impl JudgedParts {
             })
     }
 
-    /// Returns the edits of a frame that is released, once; empty if it is sent as it arrived.
-    pub(crate) fn take_edits(&mut self, frame: &FrameTexts) -> Vec<TextReplacement> {
-        let edited = |text: &FrameText| {
-            let to = self.parts[text.part].edited(text.start, &text.bytes)?;
-            Some(TextReplacement {
+    /// Returns the texts of a frame that is released with the edits of them, once; empty if it is sent as it arrived.
+    pub(crate) fn take_edits(&mut self, frame: &FrameTexts) -> Vec<DocumentText> {
+        let edited = |text: &FrameText| self.parts[text.part].edited(text.start, &text.bytes);
+        let mut edits = Vec::new();
+        if frame.texts.iter().any(|text| edited(text).is_some()) {
+            edits.extend(frame.texts.iter().map(|text| DocumentText {
                 from: text.bytes.clone(),
-                to,
-            })
-        };
-        let edits = frame.texts.iter().filter_map(edited).collect();
+                to: edited(text),
+                place: text.place.map(|place| place as usize),
+            }));
+        }
         for text in &frame.texts {
             // Frames are sent in the order of their texts.
             let end = text.start + text.bytes.len() as u64;

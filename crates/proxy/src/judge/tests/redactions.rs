@@ -187,6 +187,76 @@ fn equal_texts_of_one_event_are_redacted_each_in_its_way() {
 }
 
 #[test]
+fn a_text_that_is_not_redacted_stays_beside_an_equal_one_that_is() {
+    let pack = pack_of(Pattern::regex("key-é-[0-9]+"), |rule| {
+        rule.action = Action::Redact;
+        rule.on = vec![ttsr::Channel::Text];
+    });
+    for api in APIS {
+        let pieces = |text| [Piece::Reasoning(&[SECRET]), Piece::Text(text)];
+        // The rule does not concern reasoning, of which the reply has as many copies as one with another text.
+        let same = stream(api, &pieces(&[SECRET]));
+        let copies = stream(api, &pieces(&["x"])).matches(SECRET).count();
+        let judged = judge_with(api, &pack, SETTINGS, [same.as_bytes()]);
+        let seen = seen(&judged.sent);
+        assert_eq!(seen.text, "[redacted]", "{api:?}: {}", judged.sent);
+        assert_eq!(seen.reasoning, SECRET, "{api:?}: {}", judged.sent);
+        assert_eq!(judged.sent.matches(SECRET).count(), copies, "{api:?}");
+        let body = whole(api, &pieces(&[SECRET])).to_string().into_bytes();
+        let copies = whole(api, &pieces(&["x"])).to_string();
+        let mut judge = new_judge(api, &pack, SETTINGS);
+        let sent = String::from_utf8(judge_whole(&mut judge, &body).unwrap()).unwrap();
+        assert!(sent.contains("[redacted]"), "{api:?}: {sent}");
+        let is_kept = sent.matches(SECRET).count() == copies.matches(SECRET).count();
+        assert!(is_kept, "{api:?}: {sent}");
+    }
+}
+
+#[test]
+fn equal_deltas_of_two_choices_are_told_apart_and_copies_that_nobody_reads_are_not() {
+    let event = |choices: [serde_json::Value; 2]| {
+        let chunk = serde_json::json!({"id": "c", "choices": choices});
+        format!("data: {chunk}\n\n")
+    };
+    let choice = |index: u32, delta: &str, name: &str| {
+        let other = format!("{name}_content");
+        serde_json::json!({"index": index, "delta": {name: delta, other: delta}})
+    };
+    for secret in [0, 1] {
+        // Two names for the same reasoning are read once.
+        let both = |of_secret, of_other| {
+            let texts = match secret {
+                0 => [of_secret, of_other],
+                _ => [of_other, of_secret],
+            };
+            let [first, second] = texts;
+            event([
+                choice(0, first, "reasoning"),
+                choice(1, second, "reasoning"),
+            ])
+        };
+        let text = both("It is key-é-", "It is ") + &both("12. \"", "12. \"");
+        let mut judge = new_judge(OpenAiChat, &redacting(), SETTINGS);
+        judge.push(text.as_bytes());
+        let sent = String::from_utf8(judge.take()).unwrap();
+        let events: Vec<&str> = sent.split_inclusive("\n\n").collect();
+        assert_eq!(events[0], both("It is [redacted]", "It is "));
+        let (json, _) = ttsr_wire::JsonValue::parse(&events[1].as_bytes()[6..]).unwrap();
+        let deltas = json.list("choices").iter().map(|it| it.get("delta"));
+        let deltas: Vec<_> = deltas
+            .map(|it| it.unwrap().text("reasoning_content").unwrap().into_owned())
+            .collect();
+        let want = match secret {
+            0 => [". \"", "12. \""],
+            _ => ["12. \"", ". \""],
+        };
+        assert_eq!(deltas, want, "{sent}");
+        // A copy is not told apart, and redacted.
+        assert_eq!(sent.matches("12.").count(), 1, "{sent}");
+    }
+}
+
+#[test]
 fn probabilities_of_a_redacted_text_are_left_out() {
     let text = stream(OpenAiChat, &[Piece::Text(&["key-é-1", "2."])]);
     let text = text.replace(
