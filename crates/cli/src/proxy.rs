@@ -481,6 +481,7 @@ impl std::fmt::Display for ProxySummary {
             (totals.unreadable, "unreadable"),
             (totals.refused, "refused"),
             (totals.failed, "failed"),
+            (totals.unbuffered, "without room in memory"),
             (totals.sessions_lost, "without a session"),
             (totals.log_lines_lost, "log lines lost"),
         ] {

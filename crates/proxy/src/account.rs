@@ -91,6 +91,12 @@ impl RequestAccount {
         }
     }
 
+    /// Counts a body for which there is no room.
+    pub(crate) fn unbuffered(&self) {
+        ProxyTotals::add(&self.totals.unbuffered, 1);
+        self.log(ProxyLogEvent::BufferFull);
+    }
+
     fn decided(&self, decision: &DecisionRecord) {
         self.metrics.add(decision);
         let is_shadowed = decision.suppression == Some(Suppression::Shadow);

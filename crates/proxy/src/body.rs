@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::account::RequestAccount;
+use crate::buffer_budget::{BufferBudget, BufferedBytes};
 use crate::config::ProxyLimits;
 use crate::conversations::ReplySession;
 use crate::judge::{RepeatedAttempt, ReplyJudge};
@@ -43,6 +45,9 @@ pub(crate) type NextReply = Pin<Box<dyn Future<Output = Result<ServerBody, BodyE
 /// Sends the request for another attempt. The permit counts it as in progress.
 pub(crate) type ResendRequest =
     Box<dyn FnMut(&RepeatedAttempt, Option<OwnedSemaphorePermit>) -> NextReply + Send>;
+
+/// The bytes that a stream keeps are counted in multiples of this.
+const ROOM: usize = 16 << 10;
 
 type SaveFuture = Pin<Box<dyn Future<Output = Result<(), SessionError>> + Send>>;
 
@@ -122,8 +127,12 @@ impl ServerBody {
         self.permit.take()
     }
 
-    /// Returns all bytes, of which there may be at most `cap`.
-    pub(crate) async fn collect(&mut self, cap: u64) -> Result<Vec<u8>, BodyError> {
+    /// Returns all bytes, of which there may be at most `cap`. As many are taken from the budget of `buffered`.
+    pub(crate) async fn collect(
+        &mut self,
+        cap: u64,
+        buffered: &mut BufferedBytes,
+    ) -> Result<Vec<u8>, BodyError> {
         let mut bytes = Vec::new();
         while let Some(frame) = poll_fn(|cx| self.poll_frame(cx)).await {
             let Ok(data) = frame?.into_data() else {
@@ -132,6 +141,7 @@ impl ServerBody {
             if (bytes.len() + data.len()) as u64 > cap {
                 return Err("the reply is too long".into());
             }
+            buffered.grow(data.len())?;
             bytes.extend_from_slice(&data);
         }
         Ok(bytes)
@@ -181,6 +191,8 @@ pub(crate) struct JudgedBody {
     next: Option<NextReply>,
     /// Counts the request as in progress while no server is read.
     permit: Option<OwnedSemaphorePermit>,
+    /// The bytes that the judgement keeps.
+    buffered: BufferedBytes,
 }
 
 /// The time since events are held back.
@@ -197,6 +209,7 @@ impl JudgedBody {
         api: ModelApi,
         account: RequestAccount,
         limits: &ProxyLimits,
+        budget: &Arc<BufferBudget>,
     ) -> JudgedBody {
         JudgedBody {
             server: Some(server),
@@ -212,6 +225,7 @@ impl JudgedBody {
             resend_request: None,
             next: None,
             permit: None,
+            buffered: budget.begin(),
         }
     }
 
@@ -262,6 +276,7 @@ impl JudgedBody {
                     // Trailers say nothing that a judged reply still has, such as a checksum.
                     if let Ok(bytes) = frame.into_data() {
                         self.judge.push(&bytes);
+                        self.take_room();
                     }
                 }
                 Some(Err(error)) => {
@@ -282,6 +297,18 @@ impl JudgedBody {
 }
 
 impl JudgedBody {
+    /// Takes room for the bytes that are kept, or ends the reply if there is none.
+    fn take_room(&mut self) {
+        // Few bytes are not counted, so that most streams share no counter.
+        let bytes = self.judge.kept_bytes() / ROOM * ROOM;
+        let has_room = self.buffered.set(bytes);
+        if let Err(full) = has_room
+            && self.judge.end_for_room(&full.to_string())
+        {
+            self.account.unbuffered();
+        }
+    }
+
     /// Writes the session after a reply has ended.
     fn poll_saving(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let is_complete = self.judge.is_complete();

@@ -222,6 +222,11 @@ pub struct ProxyLimits {
     /// which its end repeats. A reply for which this is not enough is stopped. As many bytes of text are kept to compare
     /// repetitions with; a repetition of a text that is not kept is judged as a separate text.
     pub held_bytes: usize,
+    /// The most bytes of bodies that are in memory at the same time: of requests that rules read, until their reply has
+    /// ended, of judged replies that are not streamed, and of what each judged stream keeps, rounded down to a multiple of
+    /// 16 KiB. A request or a reply for which there is no room is answered with status 503, and a stream is stopped. A
+    /// body with more bytes than this alone is too long. The work on a body takes further memory, several times its size.
+    pub buffered_bytes: usize,
     /// The most requests that are answered at the same time. Further ones are answered with status 503.
     pub requests: usize,
     /// The longest time in which a client sends the head of a request.
@@ -246,6 +251,7 @@ impl Default for ProxyLimits {
             request_bytes: 64 << 20,
             reply_bytes: 64 << 20,
             held_bytes: 16 << 20,
+            buffered_bytes: 1 << 30,
             requests: 4096,
             head_time: Duration::from_secs(30),
             connect_time: Duration::from_secs(10),

@@ -113,6 +113,9 @@ pub enum ProxyLogEvent {
         /// The reason.
         reason: String,
     },
+    /// The bodies in progress had as many bytes as the proxy may store: the request or the reply was refused, or the stream
+    /// was stopped.
+    BufferFull,
     /// A response that no rule reads was passed on.
     Passed {
         /// The status of the response.

@@ -347,6 +347,22 @@ impl ReplyJudge {
         self.end(&block);
     }
 
+    /// Returns the number of bytes that are kept for later events: those of events that are held or not complete, and texts
+    /// and items that may be repeated.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let unread = self.partial.len() + self.frames.pending_len();
+        self.held_bytes + unread + self.api.kept_bytes() + self.parts.kept_bytes
+    }
+
+    /// Ends a reply for whose bytes there is no room in the proxy, unless no rule acts. Returns true if it was ended.
+    pub(crate) fn end_for_room(&mut self, reason: &str) -> bool {
+        let is_ended = self.settings.mode == Mode::Live && !self.is_over;
+        if is_ended {
+            self.end(&Block::new(reason));
+        }
+        is_ended
+    }
+
     /// Returns the decisions so far.
     pub(crate) fn decisions(&self) -> impl Iterator<Item = &DecisionRecord> {
         self.parts.decisions()

@@ -25,7 +25,8 @@
 //!
 //! # Requests under rules
 //!
-//! The bodies of requests to these APIs are read whole. Rules on `user-input` read the last message of the user, and
+//! The bodies of requests to these APIs are read whole; [`ProxyLimits::buffered_bytes`] bounds the sum of all bodies that are
+//! in memory. Rules on `user-input` read the last message of the user, and
 //! rules on `tool-output` the results of tools since the last message of the assistant; history that a client sends again
 //! is not judged again. Redactions apply to the whole history, and what rules add stays where it was added, so that
 //! requests begin with the bytes of earlier ones and caches of prompts hold. Guidance of `inject` rules goes into the next
@@ -81,6 +82,7 @@
 
 mod account;
 mod body;
+mod buffer_budget;
 mod config;
 mod conversations;
 mod error;

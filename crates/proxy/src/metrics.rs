@@ -11,6 +11,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 use ttsr::DecisionRecord;
 
+use crate::buffer_budget::BufferBudget;
 use crate::totals::ProxyTotals;
 
 /// The type of the text that [`ProxyMetrics::text`] returns.
@@ -34,6 +35,7 @@ impl ProxyMetrics {
         totals: &Arc<ProxyTotals>,
         free: &Arc<Semaphore>,
         permits: usize,
+        budget: &Arc<BufferBudget>,
     ) -> ProxyMetrics {
         let mut registry = Registry::with_prefix("ttsr_proxy");
         let decisions = Family::default();
@@ -46,6 +48,7 @@ impl ProxyMetrics {
             totals: Arc::clone(totals),
             free: Arc::clone(free),
             permits,
+            budget: Arc::clone(budget),
         }));
         ProxyMetrics {
             registry,
@@ -80,6 +83,7 @@ struct TotalsCollector {
     /// The semaphore whose free permits, out of `permits`, are the requests that can begin.
     free: Arc<Semaphore>,
     permits: usize,
+    budget: Arc<BufferBudget>,
 }
 
 impl Collector for TotalsCollector {
@@ -131,6 +135,11 @@ impl Collector for TotalsCollector {
                 totals.sessions_lost,
             ),
             (
+                "unbuffered",
+                "Requests and replies for whose bytes there was no room",
+                totals.unbuffered,
+            ),
+            (
                 "unscanned_bytes",
                 "Bytes of strings that no reader knows",
                 totals.unscanned_bytes,
@@ -146,13 +155,22 @@ impl Collector for TotalsCollector {
             counter.encode(metric)?;
         }
         let in_progress = self.permits.saturating_sub(self.free.available_permits());
-        let in_progress = ConstGauge::new(i64::try_from(in_progress).unwrap_or(i64::MAX));
-        let metric = encoder.encode_descriptor(
-            "in_progress",
-            "Requests that are being answered",
-            None,
-            in_progress.metric_type(),
-        )?;
-        in_progress.encode(metric)
+        for (name, help, value) in [
+            (
+                "in_progress",
+                "Requests that are being answered",
+                in_progress,
+            ),
+            (
+                "buffered_bytes",
+                "Bytes of bodies in memory",
+                self.budget.taken(),
+            ),
+        ] {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+            gauge.encode(metric)?;
+        }
+        Ok(())
     }
 }

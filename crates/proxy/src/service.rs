@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::{Body as _, Buf, Bytes, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{
     ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName,
-    HeaderValue, RANGE, UPGRADE,
+    HeaderValue, RANGE, RETRY_AFTER, UPGRADE,
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Uri};
@@ -21,7 +21,10 @@ use ttsr::conversation::Note;
 use ttsr::{Mode, Pack};
 
 use crate::account::RequestAccount;
-use crate::body::{JudgedBody, RequestBody, ResponseBody, ServerBody, arriving_body, whole_body};
+use crate::body::{
+    BodyError, JudgedBody, RequestBody, ResponseBody, ServerBody, arriving_body, whole_body,
+};
+use crate::buffer_budget::{BufferBudget, BufferFull, BufferedBytes};
 use crate::config::{ProxyConfig, UpstreamUrl};
 use crate::conversations::{ReplySession, RequestRules, beside, judge_alone, judge_in_session};
 use crate::error::ProxyError;
@@ -69,6 +72,7 @@ pub(crate) struct ProxyService {
     metrics: Arc<ProxyMetrics>,
     upstream: Arc<UpstreamClients>,
     in_progress: Arc<Semaphore>,
+    budget: Arc<BufferBudget>,
 }
 
 impl fmt::Debug for ProxyService {
@@ -85,10 +89,12 @@ impl ProxyService {
         let totals = Arc::<ProxyTotals>::default();
         let permits = config.limits.requests.min(Semaphore::MAX_PERMITS);
         let in_progress = Arc::new(Semaphore::new(permits));
+        let budget = BufferBudget::new(config.limits.buffered_bytes);
         Ok(ProxyService {
             upstream: Arc::new(UpstreamClients::new(&config.limits)?),
-            metrics: Arc::new(ProxyMetrics::new(&totals, &in_progress, permits)),
+            metrics: Arc::new(ProxyMetrics::new(&totals, &in_progress, permits, &budget)),
             in_progress,
+            budget,
             pack: Arc::new(PackSlot::new(pack, config.mode)?),
             config,
             totals,
@@ -161,9 +167,12 @@ impl ProxyService {
         let mut call = self.upstream_call(head, admitted.to, admitted.uri, judged_api.is_some());
         let rules = self.pack.current();
         let cap = usize::try_from(self.config.limits.request_bytes).unwrap_or(usize::MAX);
-        let body = Limited::new(body, cap);
         let is_post = call.method == Method::POST;
-        let (body, judged) = match judged_api.filter(|api| is_post && ModelRequest::knows(*api)) {
+        let judged_request = judged_api.filter(|api| is_post && ModelRequest::knows(*api));
+        let is_buffered = judged_request.is_some() || admitted.is_guarded;
+        let most = if is_buffered { self.budget.most() } else { cap };
+        let body = Limited::new(body, cap.min(most));
+        let (body, judged) = match judged_request {
             Some(api) => {
                 self.judge_request((api, &call.uri), &key_fields, body, &rules, account)
                     .await?
@@ -329,11 +338,20 @@ impl ProxyService {
         body: Limited<Incoming>,
         account: &RequestAccount,
     ) -> Result<Bytes, Response<ResponseBody>> {
-        let collected = timeout(self.config.limits.idle_time, body.collect()).await;
+        let read = read_whole(body, self.budget.begin());
+        let collected = timeout(self.config.limits.idle_time, read).await;
         let (status, message) = match collected {
-            Ok(Ok(collected)) => return Ok(own_bytes(collected.aggregate())),
+            Ok(Ok(body)) => return Ok(body),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
                 (StatusCode::PAYLOAD_TOO_LARGE, BODY_TOO_LONG)
+            }
+            Ok(Err(error)) if error.is::<BufferFull>() => {
+                account.unbuffered();
+                return Err(refuse(
+                    account,
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    &error.to_string(),
+                ));
             }
             Ok(Err(_)) => {
                 let message = "the body of the request is incomplete";
@@ -464,7 +482,14 @@ impl ProxyService {
         let judge = judge.ok_or_else(|| fail(account, "the API cannot be judged"))?;
         if framing.is_some() {
             let limits = &self.config.limits;
-            let mut judged = JudgedBody::new(body, judge, reply.api, account.clone(), limits);
+            let mut judged = JudgedBody::new(
+                body,
+                judge,
+                reply.api,
+                account.clone(),
+                limits,
+                &self.budget,
+            );
             if let Some((session, again)) = session {
                 judged = judged.in_session(session, again.into_resend_request());
             }
@@ -474,7 +499,7 @@ impl ProxyService {
             .judge_whole(judge, session, body, reply.warnings, reply.api, account)
             .await?;
         headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-        Ok(ResponseBody::Whole(Some(bytes.into())))
+        Ok(ResponseBody::Whole(Some(bytes)))
     }
 
     /// Applies rules to a reply that is not streamed, and sends the request again while rules retry.
@@ -486,13 +511,19 @@ impl ProxyService {
         warnings: &mut Vec<Note>,
         api: ModelApi,
         account: &RequestAccount,
-    ) -> Result<Vec<u8>, Response<ResponseBody>> {
-        let (bytes, judged) = loop {
-            let bytes = body.collect(self.config.limits.reply_bytes).await;
-            let bytes = bytes.map_err(|error| fail(account, &error.to_string()))?;
+    ) -> Result<Bytes, Response<ResponseBody>> {
+        let cap = self
+            .config
+            .limits
+            .reply_bytes
+            .min(self.budget.most() as u64);
+        let (bytes, buffered, judged) = loop {
+            let mut buffered = self.budget.begin();
+            let bytes = body.collect(cap, &mut buffered).await;
+            let bytes = bytes.map_err(|error| unread_reply(account, &error))?;
             let (next, (session, again)) = match (judge.judge_whole(&bytes), &mut session) {
                 (WholeBodyVerdict::Retry(next), Some(known)) => (next, known),
-                (judged, _) => break (bytes, judged),
+                (judged, _) => break (bytes, buffered, judged),
             };
             session.carried(&next.notes);
             again.carry(&next);
@@ -501,7 +532,7 @@ impl ProxyService {
                 Ok(response) => body = response,
                 Err(_) => {
                     let judged = judge.block_whole(&bytes, &cut);
-                    break (bytes, judged);
+                    break (bytes, buffered, judged);
                 }
             }
         };
@@ -513,7 +544,7 @@ impl ProxyService {
             account.saved(&session.save(conversation, is_complete).await);
         }
         match judged {
-            WholeBodyVerdict::Passes(changed) => Ok(changed.unwrap_or(bytes)),
+            WholeBodyVerdict::Passes(changed) => Ok(buffered.into_body(changed.unwrap_or(bytes))),
             // A client repeats a request after an error of the gateway, and a reply that cannot be read may be damaged.
             WholeBodyVerdict::Refused(block) if judge.report().is_unreadable => {
                 Err(fail(account, &block.message))
@@ -546,17 +577,50 @@ fn unreadable(body: &[u8]) -> String {
 
 /// Returns the bytes of a body in an allocation of their own. Those of a short body are in the buffer from which its
 /// connection was read, and would keep all of it until the reply has ended.
-fn own_bytes(mut body: impl Buf) -> Bytes {
-    let mut bytes = vec![0; body.remaining()];
-    body.copy_to_slice(&mut bytes);
-    bytes.into()
+async fn read_whole(
+    mut body: Limited<Incoming>,
+    mut buffered: BufferedBytes,
+) -> Result<Bytes, BodyError> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            buffered.grow(data.len())?;
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Ok(buffered.into_body(bytes))
+}
+
+/// Answers a request whose reply cannot be read whole.
+fn unread_reply(account: &RequestAccount, error: &BodyError) -> Response<ResponseBody> {
+    let mut response = fail(account, &error.to_string());
+    if error.is::<BufferFull>() {
+        account.unbuffered();
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        add_retry_after(&mut response);
+    }
+    response
+}
+
+/// Tells the client when to send the request again. Some clients wait for far longer without it.
+fn add_retry_after(response: &mut Response<ResponseBody>) {
+    let headers = response.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
 }
 
 /// Answers a request that is not sent.
 fn refuse(account: &RequestAccount, status: StatusCode, message: &str) -> Response<ResponseBody> {
     account.refused(message);
     let message = format!("ttsr proxy: {message}");
-    let mut response = error_response(status, "invalid_request_error", &message);
+    let is_busy = status == StatusCode::SERVICE_UNAVAILABLE;
+    let kind = match is_busy {
+        true => "overloaded_error",
+        false => "invalid_request_error",
+    };
+    let mut response = error_response(status, kind, &message);
+    if is_busy {
+        add_retry_after(&mut response);
+    }
     if status == StatusCode::UPGRADE_REQUIRED {
         // RFC 9110, section 15.5.22, asks for the protocol that is spoken instead.
         let headers = response.headers_mut();

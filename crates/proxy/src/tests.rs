@@ -8,6 +8,7 @@ mod operations;
 mod pass_through;
 mod requests;
 mod retries;
+mod room;
 mod schedules;
 #[cfg(all(unix, feature = "redis"))]
 mod sessions;

@@ -22,6 +22,7 @@ pub struct ProxyTotals {
     pub(crate) stopped_requests: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) sessions_lost: AtomicU64,
+    pub(crate) unbuffered: AtomicU64,
     pub(crate) shadowed: AtomicU64,
     pub(crate) log_lines_lost: AtomicU64,
     unscanned: Mutex<BTreeMap<String, u64>>,
@@ -61,6 +62,8 @@ pub struct TotalsSnapshot {
     pub retries: u64,
     /// Requests and replies whose session could not be read or written.
     pub sessions_lost: u64,
+    /// Requests, replies and streams for whose bytes there was no room in [`ProxyLimits::buffered_bytes`](crate::ProxyLimits::buffered_bytes).
+    pub unbuffered: u64,
     /// Decisions of rules that were not carried out, because the proxy or the rule is in shadow.
     pub shadowed: u64,
     /// Lines of the event log that could not be written.
@@ -86,6 +89,7 @@ impl ProxyTotals {
             stopped_requests: load(&self.stopped_requests),
             retries: load(&self.retries),
             sessions_lost: load(&self.sessions_lost),
+            unbuffered: load(&self.unbuffered),
             shadowed: load(&self.shadowed),
             log_lines_lost: load(&self.log_lines_lost),
         }

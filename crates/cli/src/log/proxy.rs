@@ -134,6 +134,9 @@ impl OutputRecord for ShownLine {
             ProxyLogEvent::SessionLost { reason } => {
                 writeln!(out, "session {CUT}lost{CUT:#}: {}", Escaped(reason))
             }
+            ProxyLogEvent::BufferFull => {
+                writeln!(out, "no room in memory for the body")
+            }
             ProxyLogEvent::Passed { status } => writeln!(out, "passed, status {status}"),
             ProxyLogEvent::Refused { reason } => {
                 writeln!(out, "{CUT}refused{CUT:#}: {}", Escaped(reason))

@@ -49,6 +49,7 @@ struct LimitSettings {
     request_bytes: Option<u64>,
     reply_bytes: Option<u64>,
     held_bytes: Option<usize>,
+    buffered_bytes: Option<usize>,
     requests: Option<usize>,
     head_seconds: Option<u64>,
     connect_seconds: Option<u64>,
@@ -142,6 +143,7 @@ impl LimitSettings {
         set(self.request_bytes, &mut limits.request_bytes);
         set(self.reply_bytes, &mut limits.reply_bytes);
         set(self.held_bytes, &mut limits.held_bytes);
+        set(self.buffered_bytes, &mut limits.buffered_bytes);
         set(self.requests, &mut limits.requests);
         for (seconds, limit) in [
             (self.head_seconds, &mut limits.head_time),
@@ -176,6 +178,7 @@ mod tests {
             openai = "http://localhost:10"
             [proxy.limits]
             held-bytes = 1024
+            buffered-bytes = 4096
             hold-seconds = 7
             "#,
         );
@@ -198,6 +201,7 @@ mod tests {
         );
         assert_eq!(settings.key, None);
         assert_eq!(config.limits.held_bytes, 1024);
+        assert_eq!(config.limits.buffered_bytes, 4096);
         assert_eq!(config.limits.hold_time, Duration::from_secs(7));
         assert_eq!(config.limits.requests, ProxyLimits::default().requests);
         for text in [
