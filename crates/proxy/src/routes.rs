@@ -83,12 +83,48 @@ pub(crate) fn route<'c>(
     let path = rest.split('?').next().unwrap_or(rest);
     // The base path of a server may have the first segments of an API, or stand for them: `…/anthropic` for `…/v1`.
     let whole = upstream.joined(path);
+    let is_embedding = *method == Method::POST && is_vertex_embedding(&whole);
+    let known = || api(method, &whole).or_else(|| api(method, path));
     Some(Route {
         upstream,
         rest,
-        api: api(method, &whole).or_else(|| api(method, path)),
-        is_other_api: is_other_api(&whole),
+        api: if is_embedding { None } else { known() },
+        is_other_api: is_embedding || is_other_api(&whole),
     })
+}
+
+/// The beginnings of the names of Google's models on Vertex AI that return embeddings.
+const VERTEX_EMBEDDINGS: [&str; 5] = [
+    "gemini-embedding-",
+    "multimodalembedding",
+    "text-embedding-",
+    "text-multilingual-embedding-",
+    "textembedding-gecko",
+];
+
+/// Returns true if the path is that of an embedding model on Vertex AI, which has the method `predict` like models that
+/// write text: `…/publishers/google/models/MODEL:predict`. The path alone names the model, and names of this publisher are
+/// Google's own, so that no other model answers. Paths that a server could read in another way are not among them, and
+/// neither are endpoints with a number, behind which any model may be.
+fn is_vertex_embedding(path: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._@:".contains(&byte);
+    let is_name = |segment: &str| !segment.is_empty() && segment.bytes().all(is_plain);
+    let Some(rest) = path.strip_prefix('/') else {
+        return false;
+    };
+    let segments: Vec<&str> = rest.split('/').collect();
+    let [base @ .., "publishers", "google", "models", last] = &segments[..] else {
+        return false;
+    };
+    let Some(model) = last.strip_suffix(":predict") else {
+        return false;
+    };
+    segments.iter().all(|segment| is_name(segment))
+        && !base.iter().any(|segment| segment.contains(':'))
+        && !model.contains(':')
+        && VERTEX_EMBEDDINGS
+            .iter()
+            .any(|known| model.starts_with(known))
 }
 
 /// Returns the API of a path: by its last segments, because servers have different base paths.
@@ -354,6 +390,69 @@ mod tests {
             ("/", false),
         ] {
             assert_eq!(is_other_api(path), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn embedding_models_of_vertex_pass_and_no_other_model_does() {
+        let url = UpstreamUrl::parse("https://aiplatform.example").unwrap();
+        let config = ProxyConfig {
+            fallback: Some(url),
+            ..ProxyConfig::default()
+        };
+        let of = |method: Method, path: &str| {
+            let uri: Uri = path.parse().unwrap();
+            let found = route(&config, &method, &uri, false).unwrap();
+            (found.api, found.is_other_api)
+        };
+        let google = "/v1/projects/p/locations/us-central1/publishers/google/models";
+        for model in [
+            "text-embedding-005",
+            "text-multilingual-embedding-002",
+            "gemini-embedding-001",
+            "textembedding-gecko@003",
+            "multimodalembedding@001",
+        ] {
+            let path = format!("{google}/{model}:predict");
+            assert_eq!(of(Method::POST, &path), (None, true), "{path}");
+            let put = of(Method::PUT, &path);
+            assert_eq!(put, (Some(ModelApi::Unjudged), false), "{path}");
+            for method in ["streamGenerateContent", "generateContent"] {
+                let path = format!("{google}/{model}:{method}");
+                let found = of(Method::POST, &path);
+                assert_eq!(found, (Some(ModelApi::Gemini), false), "{path}");
+            }
+        }
+        for path in [
+            "chat-bison:predict",
+            "gemini-2.0-flash:predict",
+            "my-text-embedding-005:predict",
+            "text-embedding-005:rawPredict",
+            "text-embedding-005:serverStreamingPredict",
+            "chat-bison:predict/publishers/google/models/text-embedding-005:predict",
+            "chat-bison:predict%3F/publishers/google/models/text-embedding-005:predict",
+            "chat-bison:predict%23/publishers/google/models/text-embedding-005:predict",
+            "x;/publishers/google/models/text-embedding-005:predict",
+            "text-embedding-005%2F..%2Fchat-bison:predict",
+            "text-embedding-005;chat-bison:predict",
+            "text-embedding-005:predict:predict",
+            "/text-embedding-005:predict",
+            "text-embedding-005%3Apredict",
+            "TEXT-EMBEDDING-005:predict",
+        ] {
+            let path = format!("{google}/{path}");
+            let (api, is_other) = of(Method::POST, &path);
+            assert!(!is_other, "{path}");
+            // A body at a path that is not known must not look like a request to a model.
+            assert!(matches!(api, Some(ModelApi::Unjudged) | None), "{path}");
+        }
+        for path in [
+            "/v1/projects/p/locations/l/endpoints/7:predict",
+            "/v1/publishers/other/models/text-embedding-005:predict",
+            "/v1/models/text-embedding-005:predict",
+        ] {
+            let found = of(Method::POST, path);
+            assert_eq!(found, (Some(ModelApi::Unjudged), false), "{path}");
         }
     }
 
