@@ -18,7 +18,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ttsr::conversation::Note;
+use ttsr::conversation::{Note, ScreenedText};
 use ttsr::rule::Header;
 use ttsr::{Action, Channel, Conversation, DecisionRecord, Flow, Mode, Origin, Pack, Snapshot};
 
@@ -27,7 +27,7 @@ use memory::PartChanges;
 pub(crate) use memory::{PartHash, ReplyEffect, SessionMemory};
 pub(crate) use outgoing::OutgoingBody;
 pub(crate) use read::ModelRequest;
-use read::{PartRole, RequestPart, part_hash};
+use read::{PartRole, RequestPart, part_hash, text_hash};
 pub(crate) use redactors::Redactors;
 pub(crate) use session_key::session_key;
 pub(crate) use shape::is_model_request;
@@ -86,10 +86,7 @@ pub(crate) fn judge_request(
     mode: Mode,
     mut memory: SessionMemory,
 ) -> Result<JudgedRequest, RefusedRequest> {
-    let origin = Origin {
-        model: request.model.clone(),
-        ..Origin::default()
-    };
+    let origin = origin_of(request);
     let chain = request.chain();
     let last = chain.iter().rposition(Option::is_some);
     let anchor = last.and_then(|last| chain[last]);
@@ -180,13 +177,25 @@ fn judge_new(
         true => conversation.start_turn(),
         false => conversation.reopen_turn(),
     }
-    for (part, hash) in request.parts.iter().zip(chain).skip(first) {
+    let (trailing, withheld) = (request.trailing(), memory.withheld_texts());
+    for ((number, part), hash) in request.parts.iter().enumerate().zip(chain).skip(first) {
         let Some(hash) = *hash else { continue };
-        let mut placed = PartChanges::new(hash);
-        let judged = judge_part(part, conversation, &mut placed, actions);
-        if let Err(reason) = &judged {
-            placed.withhold(reason.clone(), anchor.unwrap_or(hash), part_hash(part));
+        // What is withheld of the history is replaced, and not judged once more.
+        let is_old = number < trailing && !withheld.is_empty();
+        if is_old && part_hash(part).is_some_and(|it| memory.withheld(it).is_some()) {
+            continue;
         }
+        let is_withheld = |text: &str| {
+            is_old && text_hash(part, text).is_some_and(|it| withheld.contains_key(&it))
+        };
+        let mut placed = PartChanges::new(hash);
+        let judged = judge_part(part, &is_withheld, conversation, &mut placed, actions);
+        let judged = judged.map_err(|(index, reason)| {
+            let texts = aborted_texts(request, part, index, conversation.pack());
+            let at = anchor.unwrap_or(hash);
+            placed.withhold(reason.clone(), at, part_hash(part), texts);
+            reason
+        });
         memory.remember(hash, placed);
         judged?;
     }
@@ -196,23 +205,57 @@ fn judge_new(
     Ok(())
 }
 
-/// Judges the texts of a part. Returns the reason if a rule aborts.
+/// Returns the hashes of the texts of a part that must not be sent: the one at which a rule aborts, and those after it at
+/// which a rule aborts in a conversation of their own.
+fn aborted_texts(
+    request: &ModelRequest,
+    part: &RequestPart,
+    first: usize,
+    pack: &Pack,
+) -> Vec<PartHash> {
+    let aborts = |text: &str| {
+        let mut conversation = Conversation::new(pack);
+        conversation.set_origin(origin_of(request));
+        matches!(screened(part, text, &mut conversation).flow, Flow::Cut(_))
+    };
+    let texts = part.texts.iter().enumerate().skip(first);
+    let texts = texts.filter(|(index, text)| *index == first || aborts(&text.text));
+    let hashes = texts.filter_map(|(_, text)| text_hash(part, &text.text));
+    hashes.collect()
+}
+
+fn origin_of(request: &ModelRequest) -> Origin {
+    Origin {
+        model: request.model.clone(),
+        ..Origin::default()
+    }
+}
+
+fn screened(part: &RequestPart, text: &str, conversation: &mut Conversation) -> ScreenedText {
+    match part.role {
+        PartRole::User => conversation.screen(Channel::UserInput, None, text),
+        _ => conversation.screen_output(part.tool.as_deref(), part.outcome, text),
+    }
+}
+
+/// Judges the texts of a part but those that are withheld. Returns the index of the text and the reason if a rule aborts.
 fn judge_part(
     part: &RequestPart,
+    is_withheld: &dyn Fn(&str) -> bool,
     conversation: &mut Conversation,
     placed: &mut PartChanges,
     actions: &mut RequestActions,
-) -> Result<(), String> {
+) -> Result<(), (usize, String)> {
     for (index, text) in part.texts.iter().enumerate() {
-        let screened = match part.role {
-            PartRole::User => conversation.screen(Channel::UserInput, None, &text.text),
-            _ => conversation.screen_output(part.tool.as_deref(), part.outcome, &text.text),
-        };
+        if is_withheld(&text.text) {
+            continue;
+        }
+        let screened = screened(part, &text.text, conversation);
         actions.decisions.extend_from_slice(&screened.decisions);
         if let Flow::Cut(cut) = &screened.flow {
             let pack = conversation.pack();
             let block = Block::from_cut(cut, &screened.decisions, pack, Some(&text.text));
-            return Err(block.request_reason());
+            return Err((index, block.request_reason()));
         }
         let (mut before, mut after) = (Vec::new(), Vec::new());
         for decision in screened.decisions.iter().filter(|it| !it.is_suppressed()) {
@@ -245,7 +288,7 @@ fn edit_texts(
     body: &mut OutgoingBody,
 ) -> u64 {
     let mut redactions = 0;
-    let withholds = memory.withholds();
+    let (withholds, withheld) = (memory.withholds(), memory.withheld_texts());
     for (number, (part, hash)) in request.parts.iter().zip(chain).enumerate() {
         let placed = hash.and_then(|hash| memory.placed(hash));
         let placed = placed.or_else(|| {
@@ -253,6 +296,11 @@ fn edit_texts(
             memory.withheld(part)
         });
         for (index, text) in part.texts.iter().enumerate() {
+            let known = (!withheld.is_empty()).then(|| text_hash(part, &text.text));
+            if let Some(reason) = known.flatten().and_then(|known| withheld.get(&known)) {
+                body.set_text(number, index, reason.clone());
+                continue;
+            }
             let redacted = redactors.redact(part, &text.text);
             redactions += u64::from(redacted.is_some());
             let current = redacted.as_deref().unwrap_or(&text.text);

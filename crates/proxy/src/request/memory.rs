@@ -1,6 +1,6 @@
 //! The state of a session between its requests.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
 use ring::digest::{Context, SHA256};
@@ -15,6 +15,9 @@ const MAX_JUDGED: usize = 128;
 /// The maximum number of changed parts kept for a session, and of their bytes; the oldest are dropped.
 const MAX_CHANGES: usize = 256;
 const MAX_CHANGE_BYTES: usize = 256 << 10;
+
+/// The maximum number of withheld parts kept for a session. If there are more, all texts of its requests are judged.
+const MAX_WITHHELD: usize = 256;
 
 /// The maximum number of ends of requests kept for a session; the oldest are dropped.
 const MAX_ENDS: usize = 16;
@@ -88,6 +91,9 @@ struct WithheldText {
     /// The part alone: it is withheld also if the history before it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     part: Option<PartHash>,
+    /// The texts of the part at which a rule aborts, each alone: a client may send them in other messages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    texts: Vec<PartHash>,
 }
 
 /// The end of a request that was judged.
@@ -121,12 +127,34 @@ impl PartChanges {
         reason: String,
         refused_at: PartHash,
         part: Option<PartHash>,
+        texts: Vec<PartHash>,
     ) {
+        self.additions.clear();
         self.withheld = Some(WithheldText {
             reason,
             refused_at,
             part,
+            texts,
         });
+    }
+
+    /// Adds the changes that were made to the same part before. What was withheld stays withheld.
+    fn add_earlier(&mut self, earlier: PartChanges) {
+        self.withheld = self.withheld.take().or(earlier.withheld);
+        if self.withheld.is_some() {
+            self.additions.clear();
+        } else if self.additions.is_empty() {
+            self.additions = earlier.additions;
+        }
+        let later = std::mem::replace(&mut self.guidance, earlier.guidance);
+        self.guidance.extend(later);
+    }
+
+    /// Drops what may be forgotten. Returns true if nothing is left.
+    fn forget(&mut self) -> bool {
+        self.additions.clear();
+        self.guidance.clear();
+        self.is_empty()
     }
 
     /// Returns the edited text, or `None` if it is unchanged.
@@ -188,9 +216,20 @@ pub(crate) struct SessionMemory {
     /// The last parts of requests whose replies were complete, the latest last.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     answered: VecDeque<PartHash>,
+    /// True if a part was withheld that is not known any more.
+    #[serde(skip_serializing_if = "is_false")]
+    has_lost: bool,
     /// The state of rules that the request in progress began with, if it is not `rules`.
     #[serde(skip)]
     base: Option<Snapshot>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 fn is_zero(count: &u32) -> bool {
@@ -266,6 +305,9 @@ impl SessionMemory {
     /// message of the assistant. If a client has changed the history, such as to make it shorter, the parts after the
     /// change are known by the end of an earlier request.
     pub(super) fn first_new(&self, request: &ModelRequest, chain: &[Option<PartHash>]) -> usize {
+        if self.has_lost {
+            return 0;
+        }
         let is_judged = |hash: &Option<PartHash>| hash.is_some_and(|it| self.judged.contains(&it));
         let known = chain.iter().rposition(is_judged).map(|last| last + 1);
         let first = known.unwrap_or_else(|| request.trailing());
@@ -313,6 +355,13 @@ impl SessionMemory {
         self.placed.iter().rev().find(of)
     }
 
+    /// Returns the texts that are withheld, each with the reason.
+    pub(super) fn withheld_texts(&self) -> HashMap<PartHash, String> {
+        let withheld = self.placed.iter().filter_map(|it| it.withheld.as_ref());
+        let texts = withheld.flat_map(|it| it.texts.iter().map(|text| (*text, it.reason.clone())));
+        texts.collect()
+    }
+
     /// Records that a part was judged, and the changes to it.
     pub(super) fn remember(&mut self, hash: PartHash, placed: PartChanges) {
         self.judged.retain(|known| *known != hash);
@@ -325,12 +374,34 @@ impl SessionMemory {
         }
     }
 
-    fn record_change(&mut self, placed: PartChanges) {
+    fn record_change(&mut self, mut placed: PartChanges) {
+        let earlier = self.placed.iter().position(|it| it.at == placed.at);
+        if let Some(earlier) = earlier.and_then(|at| self.placed.remove(at)) {
+            placed.add_earlier(earlier);
+        }
         self.placed.push_back(placed);
-        let mut bytes: usize = self.placed.iter().map(PartChanges::len).sum();
-        while self.placed.len() > MAX_CHANGES || bytes > MAX_CHANGE_BYTES {
-            let dropped = self.placed.pop_front();
-            bytes -= dropped.map_or(bytes, |dropped| dropped.len());
+        // Withheld parts are not dropped for others: their texts would be sent.
+        let is_kept = |it: &PartChanges| {
+            it.withheld.is_some() && it.additions.is_empty() && it.guidance.is_empty()
+        };
+        let others = self.placed.iter().filter(|it| !is_kept(it));
+        let mut count = others.clone().count();
+        let mut bytes: usize = others.map(PartChanges::len).sum();
+        while count > MAX_CHANGES || bytes > MAX_CHANGE_BYTES {
+            let Some(first) = self.placed.iter().position(|it| !is_kept(it)) else {
+                break;
+            };
+            bytes -= self.placed[first].len();
+            count -= 1;
+            if self.placed[first].forget() {
+                self.placed.remove(first);
+            }
+        }
+        let is_withheld = |it: &PartChanges| it.withheld.is_some();
+        if self.placed.iter().filter(|it| is_withheld(it)).count() > MAX_WITHHELD {
+            let oldest = self.placed.iter().position(is_withheld);
+            oldest.and_then(|oldest| self.placed.remove(oldest));
+            self.has_lost = true;
         }
     }
 
@@ -368,13 +439,10 @@ impl SessionMemory {
         }
         if let (Some(at), false) = (outcome.anchor, outcome.delivered.is_empty()) {
             self.guidance_at = None;
-            match self.placed.iter_mut().find(|placed| placed.at == at) {
-                Some(known) => known.guidance.extend(outcome.delivered.iter().cloned()),
-                None => self.record_change(PartChanges {
-                    guidance: outcome.delivered.clone(),
-                    ..PartChanges::new(at)
-                }),
-            }
+            self.record_change(PartChanges {
+                guidance: outcome.delivered.clone(),
+                ..PartChanges::new(at)
+            });
         }
         if outcome.fork.has_guidance() {
             self.guidance_at = None;

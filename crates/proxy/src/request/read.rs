@@ -265,6 +265,11 @@ pub(super) fn part_hash(part: &RequestPart) -> Option<PartHash> {
     Some(PartHash::default().extend([name].into_iter().chain(texts)))
 }
 
+/// Returns the hash of a text of such a part alone.
+pub(super) fn text_hash(part: &RequestPart, text: &str) -> Option<PartHash> {
+    Some(PartHash::default().extend(["text", read_role(part)?, text]))
+}
+
 /// Returns the name of the role of a part that rules read.
 fn read_role(part: &RequestPart) -> Option<&'static str> {
     match part.role {

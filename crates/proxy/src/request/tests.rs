@@ -1481,6 +1481,151 @@ proptest! {
     }
 }
 
+/// A session that refuses the user's texts with `forbidden`, and appends to those with `more`.
+fn refusing() -> Session {
+    let stop = rule(
+        "t/stop",
+        Pattern::literal("forbidden"),
+        Channel::UserInput,
+        Action::Abort,
+    );
+    let mut more = rule(
+        "t/more",
+        Pattern::literal("more"),
+        Channel::UserInput,
+        Action::Append,
+    );
+    more.message = Some("m".repeat(8000));
+    Session::new(pack([stop, more]))
+}
+
+#[test]
+fn a_withheld_text_is_not_sent_after_many_changes_to_other_texts() {
+    for api in APIS {
+        let mut session = refusing();
+        let mut steps = vec![user("Go."), reply("Yes?"), user("forbidden 1")];
+        session.send(api, &steps).unwrap_err();
+        for number in 0..50 {
+            steps.push(user(&format!("more {number}")));
+            let sent = session.send(api, &steps).unwrap();
+            assert!(!sent.contains("forbidden"), "{api:?} {number}");
+            steps.push(reply("Fine."));
+            // The beginning would make the test slow.
+            steps.drain(3..steps.len().saturating_sub(7).max(3));
+        }
+        let state = serde_json::to_string(&session.memory).unwrap();
+        assert!(state.len() < 400 << 10, "{}", state.len());
+    }
+}
+
+#[test]
+fn the_number_of_withheld_texts_is_bounded_and_none_of_them_is_sent() {
+    let api = APIS[0];
+    let mut session = refusing();
+    let mut steps = vec![user("Go."), reply("Yes?")];
+    let mut sent = 0;
+    for number in 0..300 {
+        steps.push(user(&format!("forbidden {number}")));
+        session.send(api, &steps).unwrap_err();
+        steps.push(user("ok"));
+        if let Ok(body) = session.send(api, &steps) {
+            assert!(!body.contains("forbidden"), "{number}");
+            sent += 1;
+        }
+        steps.push(reply("Fine."));
+    }
+    assert!(sent > 200, "{sent}");
+    let state = serde_json::to_string(&session.memory).unwrap();
+    assert!(state.len() < 200 << 10, "{}", state.len());
+    // A client that leaves the texts out goes on.
+    let rest = vec![user("A summary."), reply("Fine."), user("Go on.")];
+    session.send(api, &rest).unwrap();
+}
+
+#[test]
+fn a_withheld_text_is_not_sent_if_the_client_joins_messages() {
+    let api = ModelApi::AnthropicMessages;
+    let mut session = refusing();
+    let mut steps = vec![user("forbidden 1"), user("ok")];
+    session.send(api, &steps[..1]).unwrap_err();
+    session.send(api, &steps).unwrap();
+    steps.extend([reply("Fine."), user("Go on.")]);
+    session.send(api, &steps).unwrap();
+    let block = |text: &str| json!({"type": "text", "text": text});
+    for first in [
+        vec!["forbidden 1", "ok"],
+        vec!["ok", "forbidden 1"],
+        vec!["a reminder", "forbidden 1", "ok"],
+    ] {
+        let blocks: Vec<Value> = first.iter().map(|text| block(text)).collect();
+        let joined = json!({"model": "m", "messages": [
+            {"role": "user", "content": blocks}, {"role": "assistant", "content": "Fine."},
+            {"role": "user", "content": "Go on."}, {"role": "assistant", "content": "Done."},
+            {"role": "user", "content": "And on."},
+        ]});
+        let judged = session.judge(api, joined.to_string().into()).unwrap();
+        let sent = String::from_utf8(judged.body.write(None).to_vec()).unwrap();
+        assert!(!sent.contains("forbidden"), "{sent}");
+        assert!(
+            sent.contains("\"ok\""),
+            "only that text is withheld: {sent}"
+        );
+    }
+}
+
+#[test]
+fn the_texts_after_one_that_is_withheld_are_withheld_if_a_rule_aborts_at_them() {
+    let api = ModelApi::AnthropicMessages;
+    let mut session = refusing();
+    let block = |text: &str| json!({"type": "text", "text": text});
+    let message = |texts: &[&str]| {
+        let blocks: Vec<Value> = texts.iter().map(|text| block(text)).collect();
+        json!({"role": "user", "content": blocks})
+    };
+    let answer = json!({"role": "assistant", "content": "Fine."});
+    let send = |session: &mut Session, history: &[Value]| {
+        let body = json!({"model": "m", "messages": history}).to_string();
+        let judged = session.judge(api, body.into())?;
+        Ok::<_, String>(String::from_utf8(judged.body.write(None).to_vec()).unwrap())
+    };
+    let first = message(&["forbidden 1", "fine", "forbidden 2"]);
+    send(&mut session, &[first]).unwrap_err();
+    let apart = ["forbidden 1", "fine", "forbidden 2"].map(|text| message(&[text]));
+    let mut history = apart.to_vec();
+    history.extend([answer, message(&["Go on."])]);
+    let sent = send(&mut session, &history).unwrap();
+    assert!(
+        !sent.contains("forbidden") && sent.contains("\"fine\""),
+        "{sent}"
+    );
+}
+
+#[test]
+fn a_text_that_was_changed_and_is_withheld_later_is_not_sent() {
+    for api in APIS {
+        let mut session = refusing();
+        let mut steps = vec![user("Go."), reply("Yes?"), user("more of it")];
+        assert!(session.send(api, &steps).unwrap().contains("mmm"));
+        // Rules that the user adds, after so many other requests that the text is judged again.
+        let stop = rule(
+            "t/stop",
+            Pattern::literal("more"),
+            Channel::UserInput,
+            Action::Abort,
+        );
+        let rest = std::mem::replace(&mut session, Session::new(pack([stop])));
+        session.memory = rest.memory;
+        for number in 0..200 {
+            let other = [user(&format!("{number}"))];
+            session.send(api, &other).unwrap();
+        }
+        session.send(api, &steps).unwrap_err();
+        steps.push(user("Something else."));
+        let sent = session.send(api, &steps).unwrap();
+        assert!(!sent.contains("more of it"), "{sent}");
+    }
+}
+
 /// A step of a client that changes its history.
 #[derive(Clone, Copy, Debug)]
 enum HistoryChange {
