@@ -3,7 +3,7 @@
 use hyper::{Method, Uri};
 
 use crate::config::{ProxyConfig, UpstreamUrl};
-use crate::url_path::{segments, unescaped};
+use crate::url_path::{bare, segments, unescaped};
 
 /// An API whose replies have content of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,9 +147,7 @@ fn plain_path(path: &str) -> String {
 
 /// Returns the segments of a plain path. Doubled slashes and parameters of segments do not count.
 fn plain_segments(plain: &str) -> Vec<&str> {
-    let is_blank = |char: char| char.is_whitespace() || char.is_control();
-    let segments = segments(plain).filter_map(|segment| segment.split([';', '?', '#']).next());
-    let segments = segments.map(|segment| segment.trim_matches(is_blank));
+    let segments = segments(plain).map(bare);
     segments.filter(|segment| !segment.is_empty()).collect()
 }
 

@@ -4,7 +4,14 @@
 /// they answer is another one than that by which the API is known.
 pub(crate) fn has_dot_segment(path: &str) -> bool {
     let plain = unescaped(path);
-    segments(&plain).any(|segment| matches!(segment, "." | ".."))
+    segments(&plain).any(|segment| matches!(bare(segment), "." | ".."))
+}
+
+/// Returns a segment without its parameters, and without blanks around it: some servers remove them before they read it.
+pub(crate) fn bare(segment: &str) -> &str {
+    let is_blank = |char: char| char.is_whitespace() || char.is_control();
+    let name = segment.split([';', '?', '#']).next().unwrap_or_default();
+    name.trim_matches(is_blank)
 }
 
 /// Returns the segments that are not empty. Some servers read a backslash as a slash.
@@ -46,6 +53,11 @@ mod tests {
             ("/v1/%2E/messages", true),
             ("/v1/x%2f..%2Fmessages", true),
             ("/v1/x\\..\\messages", true),
+            ("/v1/messages/files/..;", true),
+            ("/v1/messages/files/..;a=b/", true),
+            ("/v1/messages/files/..%3Ba/", true),
+            ("/v1/messages/files/..%20", true),
+            ("/v1/messages/files/.%00./", false),
             ("/v1/models/..m", false),
             ("/v1/models/m.", false),
             ("/v1/.../messages", false),

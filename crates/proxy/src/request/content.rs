@@ -211,6 +211,9 @@ impl<'b> ContentReader<'b> {
             }
             (b'{', _) => {
                 let known = members(value)?;
+                if kind == ContentKind::Content && has_other_spelling(&known, &["type"]) {
+                    return None;
+                }
                 let of_type = member(&known, "type").and_then(string);
                 let is_media = of_type.is_some_and(|kind| MEDIA.contains(&&*kind));
                 let is_media = is_media || kind == ContentKind::Media;
@@ -264,7 +267,7 @@ impl<'b> ContentReader<'b> {
             return Some(());
         } else if is_in(&MEDIA_MEMBERS) || (is_media && is_in(&PAYLOAD)) {
             ContentKind::Media
-        } else if is_in(&CONTENT) {
+        } else if is_in(&CONTENT) || CONTENT.iter().any(|known| is_spelling(name, known)) {
             ContentKind::Content
         } else {
             ContentKind::Unknown
@@ -283,6 +286,27 @@ impl<'b> ContentReader<'b> {
         }
         *self.unscanned.entry(key).or_default() += bytes as u64;
     }
+}
+
+/// Returns true if an object has one of these members under a name in another case. Servers in Go read it as well, and of
+/// both the last one.
+pub(super) fn has_other_spelling(known: &[(String, &RawValue)], names: &[&str]) -> bool {
+    let is_other = |name: &str| {
+        let mut names = names.iter();
+        names.any(|known| *known != name && is_spelling(name, known))
+    };
+    known.iter().any(|(name, _)| is_other(name))
+}
+
+/// Returns true if the names differ at most in the case of their letters, with the two characters outside of ASCII whose
+/// other case is in it.
+pub(super) fn is_spelling(name: &str, known: &str) -> bool {
+    let plain = |char: char| match char {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        _ => char.to_ascii_lowercase(),
+    };
+    name.chars().map(plain).eq(known.chars().map(plain))
 }
 
 fn is_metadata(name: &str, value: &RawValue) -> bool {

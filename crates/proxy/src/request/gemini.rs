@@ -3,10 +3,10 @@
 use serde_json::value::RawValue;
 use ttsr::rule::ToolOutcome;
 
-use super::content::{ContentKind, ContentPath, DEPTH};
+use super::content::{ContentKind, ContentPath, DEPTH, has_other_spelling};
 use super::read::{
-    BodyReader, ContentForm, HistoryForm, PartRole, RequestItem, RequestPart, RequestText, either,
-    outcome_of,
+    BodyReader, ContentForm, HistoryForm, ITEM, PartRole, RequestItem, RequestPart, RequestText,
+    either, outcome_of,
 };
 use crate::json_spans::{elements, member, members, span, string};
 
@@ -32,6 +32,9 @@ impl<'b> BodyReader<'b> {
         });
         self.content.item = number;
         let known = members(content)?;
+        if has_other_spelling(&known, &ITEM) {
+            return None;
+        }
         match member(&known, "role").and_then(string).as_deref() {
             Some("model") => {
                 self.push_silent(number, PartRole::Assistant)?;

@@ -7,7 +7,9 @@ use hyper::body::Bytes;
 use serde_json::value::RawValue;
 use ttsr::rule::ToolOutcome;
 
-use super::content::{ContentKind, ContentPath, ContentReader, DEPTH, UnscannedStrings};
+use super::content::{
+    ContentKind, ContentPath, ContentReader, DEPTH, UnscannedStrings, has_other_spelling,
+};
 use super::memory::PartHash;
 use crate::json_spans::{elements, member, members, parse, span, string};
 use crate::routes::ModelApi;
@@ -122,6 +124,9 @@ impl ModelRequest {
             instructions: Vec::new(),
         };
         let top = members(parse(&body)?)?;
+        if has_other_spelling(&top, &TOP) {
+            return None;
+        }
         let system = match api {
             ModelApi::AnthropicMessages => member(&top, "system"),
             ModelApi::OpenAiResponses => member(&top, "instructions"),
@@ -292,6 +297,31 @@ const SILENT_ITEMS: [&str; 9] = [
     "reasoning",
 ];
 
+/// The members of a body that decide what is read in it.
+const TOP: [&str; 9] = [
+    "contents",
+    "input",
+    "inputs",
+    "messages",
+    "model",
+    "previous_response_id",
+    "prompt",
+    "suffix",
+    "system",
+];
+
+/// The same for a message or item.
+pub(super) const ITEM: [&str; 8] = [
+    "call_id",
+    "content",
+    "output",
+    "parts",
+    "role",
+    "tool_call_id",
+    "tool_name",
+    "type",
+];
+
 /// Returns the name of the member with the history.
 pub(super) fn history_name(api: ModelApi) -> &'static str {
     match api {
@@ -373,6 +403,9 @@ impl<'b> BodyReader<'b> {
         }
         for (number, item) in elements(list)?.into_iter().enumerate() {
             let known = members(item)?;
+            if has_other_spelling(&known, &ITEM) {
+                return None;
+            }
             self.content.item = number;
             self.items.push(RequestItem {
                 range: span(self.body, item),
@@ -656,6 +689,9 @@ impl<'b> BodyReader<'b> {
         texts: &mut Vec<RequestText>,
     ) -> Option<()> {
         let known = members(block)?;
+        if has_other_spelling(&known, &["type"]) {
+            return None;
+        }
         let kind = member(&known, "type").and_then(string);
         if kind.is_none_or(|kind| !kind.ends_with("tool_result")) {
             let kind = (ContentKind::Content, DEPTH);

@@ -2,6 +2,8 @@
 
 use ttsr_wire::JsonValue;
 
+use super::content::is_spelling;
+
 /// The members with a list of messages or items, in the APIs of models.
 const HISTORIES: [&str; 8] = [
     "chat_history",
@@ -88,7 +90,7 @@ pub(crate) fn is_model_request(body: &[u8]) -> bool {
 
 /// Returns true if the bytes have the name of a history or of a prompt.
 fn has_name(bytes: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(bytes);
+    let text = String::from_utf8_lossy(bytes).to_ascii_lowercase();
     ["messages", "contents", "input", "inputs", "prompt"]
         .iter()
         .any(|name| text.contains(&format!("\"{name}\"")) || text.contains(&format!("'{name}'")))
@@ -110,9 +112,9 @@ fn has_history(value: &JsonValue<'_>, depth: usize) -> bool {
     let mut members = value.members().iter();
     items.any(|it| has_history(it, depth + 1))
         || members.any(|(name, value)| {
-            let is_message = match &**name {
-                b"items" => is_item,
-                _ => is_message,
+            let is_message = match is_in(name, &["items"]) {
+                true => is_item,
+                false => is_message,
             };
             let is_history = is_in(name, &HISTORIES) && value.items().iter().any(is_message);
             is_history || has_history(value, depth + 1)
@@ -142,8 +144,10 @@ fn has_member(value: &JsonValue<'_>, names: &[&str]) -> bool {
     members.any(|(name, _)| is_in(name, names))
 }
 
+/// Servers in Go read names in any case.
 fn is_in(name: &[u8], names: &[&str]) -> bool {
-    names.iter().any(|known| known.as_bytes() == name)
+    let name = std::str::from_utf8(name);
+    name.is_ok_and(|name| names.iter().any(|known| is_spelling(name, known)))
 }
 
 #[cfg(test)]
@@ -203,6 +207,10 @@ mod tests {
                 true,
             ),
             (r#"[{"model":"m","prompt":"x"}]"#, true),
+            (r#"{"Messages":[{"Role":"user","Content":"x"}]}"#, true),
+            (r#"{"MODEL":"m","Prompt":"x"}"#, true),
+            (r#"{"Model":"m","Messages":[{"#, true),
+            (r#"{"Items":[{"Id":1,"Content":"x"}]}"#, false),
             (r#"{'model':'m','messages':[]}"#, true),
             (r#"{"model":"m","messages":[{"#, true),
             ("{\0\"\0m\0e\0s\0s\0a\0g\0e\0s\0\"\0:\0[\0]\0}\0", true),

@@ -892,6 +892,30 @@ fn a_body_that_is_no_request_of_the_api_is_not_read() {
             r#"{"messages":[{"role":"user","content":"x"}]}"#,
         ),
         (PROMPTS[1], r#"{"model":"m","contents":[]}"#),
+        // A server in Go reads names in any case.
+        (
+            APIS[3],
+            r#"{"model":"m","Messages":[{"role":"user","content":"x"}]}"#,
+        ),
+        (
+            APIS[3],
+            r#"{"model":"m","messages":[],"me\u017f\u017fages":[{"role":"user","content":"x"}]}"#,
+        ),
+        (
+            APIS[3],
+            r#"{"messages":[{"role":"user","content":"","Content":"x"}]}"#,
+        ),
+        (
+            APIS[0],
+            r#"{"messages":[{"role":"user","content":[{"Type":"tool_result","content":"x"}]}]}"#,
+        ),
+        (
+            APIS[1],
+            r#"{"messages":[{"role":"assistant","Role":"user","content":"x"}]}"#,
+        ),
+        (APIS[2], r#"{"input":"a","INPUT":"x"}"#),
+        (APIS[1], r#"{"Model":"a","messages":[]}"#),
+        (PROMPTS[1], r#"{"model":"m","Prompt":"x"}"#),
     ] {
         let read = ModelRequest::read(api, Bytes::from_static(body.as_bytes()));
         assert_eq!(read, None, "{body}");
@@ -1478,6 +1502,21 @@ proptest! {
             let count = request.parts.iter().map(|part| part.texts.len()).sum::<usize>();
             prop_assert_eq!(texts.count(), count);
         }
+    }
+}
+
+#[test]
+fn content_under_a_name_in_another_case_is_read_too() {
+    for body in [
+        json!({"messages": [{"role": "user", "content": [{"type": "text", "Text": "key-1234"}]}]}),
+        json!({"messages": [{"role": "user", "content": [
+            {"type": "image", "source": {"type": "base64", "data": ""}, "TEXT": "key-1234"},
+        ]}]}),
+    ] {
+        let mut session = Session::new(pack([key_rule()]));
+        let judged = session.judge(APIS[0], body.to_string().into()).unwrap();
+        let sent = String::from_utf8(judged.body.write(None).to_vec()).unwrap();
+        assert!(!sent.contains("key-"), "{sent}");
     }
 }
 
