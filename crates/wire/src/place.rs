@@ -3,12 +3,10 @@
 //! Format readers emit slices of a parsed document. Such a slice is identified by its address, so that no reader has to
 //! keep a path. Addresses are compared only while the document exists, and never read through.
 
-use std::collections::HashMap;
-
 use super::JsonValue;
 
 /// The address and the length of the slice that is the text of an event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TextSource {
     address: usize,
     len: usize,
@@ -66,23 +64,27 @@ impl NotedPlaces {
     /// Adds the texts of `value`, a part of the document `text`.
     ///
     /// # Complexity
-    /// Linear in the number of values in `value`, also if each of them is a text.
+    /// The number of values in `value`, times the logarithm of that of the texts.
     pub(super) fn add(&mut self, found: TextSources, value: &JsonValue<'_>, text: &[u8]) {
         let first = self.texts;
         self.texts += found.others.len() + usize::from(found.first.is_some());
         if found.others.is_empty() {
             return;
         }
-        let mut known = HashMap::new();
+        let all = found.first.into_iter().chain(found.others);
+        let mut wanted: Vec<(TextSource, usize)> = all.zip(first..).collect();
+        wanted.sort_unstable();
+        let (start, places) = (text.as_ptr() as usize, self.places.len());
         visit(value, &mut |source, raw| {
-            known.insert(source, raw.as_ptr() as usize);
+            let at = wanted.partition_point(|(known, _)| *known < source);
+            let same = wanted[at..]
+                .iter()
+                .take_while(|(known, _)| *known == source);
+            let place = (raw.as_ptr() as usize).checked_sub(start);
+            let found = same.filter_map(|(_, number)| Some((*number, place?)));
+            self.places.extend(found);
         });
-        let all = (first..).zip(found.first.into_iter().chain(found.others));
-        let start = text.as_ptr() as usize;
-        self.places.extend(all.filter_map(|(number, source)| {
-            let place = known.get(&source)?.checked_sub(start)?;
-            Some((number, place))
-        }));
+        self.places[places..].sort_unstable();
     }
 }
 
@@ -95,4 +97,40 @@ fn visit(value: &JsonValue<'_>, on: &mut dyn FnMut(TextSource, &[u8])) {
     value.items().iter().for_each(|item| visit(item, on));
     let members = value.members().iter();
     members.for_each(|(_, member)| visit(member, on));
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Reader;
+    use ttsr::Event;
+
+    #[test]
+    fn the_place_of_a_text_is_that_of_its_value() {
+        let document = r#" {"choices":[{"index":0,"delta":{"content":"a\u0062\ud83d"}},{"index":1,"delta":{"content":"ab","reasoning":"ab","tool_calls":[{"index":0,"id":"t","function":{"name":"n","arguments":{"a": "ab"}}}]}}]}"#;
+        let mut reader = Reader::new("r").noting_places();
+        let mut texts = Vec::new();
+        let mut on = |_: &str, event: Event| {
+            if let Event::Delta { bytes, .. } | Event::Snapshot { bytes, .. } = event {
+                texts.push(bytes);
+            }
+        };
+        reader.push(format!("data:{document}\n\n").as_bytes(), &mut on);
+        let places = reader.take_places();
+        // The half of a pair that was cut is text of its own, without a place.
+        reader.push(b"data: [DONE]\n\n", &mut on);
+        reader.finish(&mut on);
+        assert!(reader.take_places().is_empty());
+        let values = places.iter().map(|(number, at)| {
+            let value = &document.trim_start()[*at..];
+            (&texts[*number][..], &value[..10])
+        });
+        let want: [(&[u8], &str); 4] = [
+            (b"ab", r#""a\u0062\u"#),
+            (b"ab", r#""ab","tool"#),
+            (b"ab", r#""ab","reas"#),
+            (br#"{"a": "ab"}"#, r#"{"a": "ab""#),
+        ];
+        assert_eq!(values.collect::<Vec<_>>(), want);
+        assert_eq!(texts.len(), 5);
+    }
 }
