@@ -511,6 +511,26 @@ async fn a_body_that_looks_like_a_request_to_a_model_does_not_pass_at_an_unknown
 }
 
 #[tokio::test]
+async fn a_body_with_which_a_reply_is_fetched_is_no_request_to_a_model() {
+    let mut upstream = saying("Fine.").await;
+    let proxy = start(config(upstream.address, Http::One), pack([])).await;
+    let long = body_of("responses", &[("user", "Hi.")]);
+    for (body, status) in [(&*long, 400), ("{}", 200), ("", 200)] {
+        let request = Request::get(proxy.url("/local/v1/responses/r"));
+        let request = request.body(Full::from(body.to_owned())).unwrap();
+        let response = within(client(Http::One).request(request)).await.unwrap();
+        assert_eq!(response.status(), status, "{body}");
+        if status != 400 {
+            assert_eq!(received(&mut upstream).await, body);
+        }
+    }
+    assert!(
+        upstream.requests.try_recv().is_err(),
+        "nothing else was sent"
+    );
+}
+
+#[tokio::test]
 async fn a_compressed_body_at_an_unknown_path_and_a_websocket_are_refused() {
     let mut upstream = saying("Fine.").await;
     let proxy = start(config(upstream.address, Http::One), pack([])).await;
