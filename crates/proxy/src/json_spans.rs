@@ -3,16 +3,19 @@
 use std::fmt;
 use std::ops::Range;
 
-use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde::de::{Deserializer as _, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+
+/// The most members or elements of a value. Each takes more memory than the shortest ones have bytes.
+const MOST: usize = 1 << 20;
 
 /// Returns the document as one value, or `None` if it is not valid JSON in UTF-8.
 pub(crate) fn parse(document: &[u8]) -> Option<&RawValue> {
     serde_json::from_slice(document).ok()
 }
 
-/// Returns the members of an object in their order, or `None` if the value is not an object, or has a member twice:
-/// readers disagree about which one counts.
+/// Returns the members of an object in their order, or `None` if the value is not an object, has a member twice, because
+/// readers disagree about which one counts, or has more than 2^20.
 pub(crate) fn members(value: &RawValue) -> Option<Vec<(String, &RawValue)>> {
     let mut source = serde_json::Deserializer::from_str(value.get());
     let members = source.deserialize_map(Members).ok()?;
@@ -34,6 +37,9 @@ impl<'de> Visitor<'de> for Members {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = Vec::new();
         while let Some(member) = map.next_entry()? {
+            if members.len() >= MOST {
+                return Err(A::Error::custom("too many members"));
+            }
             members.push(member);
         }
         Ok(members)
@@ -46,9 +52,31 @@ pub(crate) fn member<'v>(members: &[(String, &'v RawValue)], name: &str) -> Opti
     found.map(|(_, value)| *value)
 }
 
-/// Returns the elements of an array, or `None` if the value is not an array.
+/// Returns the elements of an array, or `None` if the value is not an array or has more than 2^20.
 pub(crate) fn elements(value: &RawValue) -> Option<Vec<&RawValue>> {
-    serde_json::from_str(value.get()).ok()
+    let mut source = serde_json::Deserializer::from_str(value.get());
+    source.deserialize_seq(Elements).ok()
+}
+
+struct Elements;
+
+impl<'de> Visitor<'de> for Elements {
+    type Value = Vec<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = list.next_element()? {
+            if elements.len() >= MOST {
+                return Err(A::Error::custom("too many elements"));
+            }
+            elements.push(element);
+        }
+        Ok(elements)
+    }
 }
 
 /// Returns the content of a string, or `None` if the value is not a string. Half of a surrogate pair, which no UTF-8 can
@@ -160,5 +188,9 @@ mod tests {
         );
         assert!(parse(b"{\"a\":\"\xFF\"}").is_none());
         assert!(parse(b"{} {}").is_none());
+        let list = |count: usize| format!("[{}0]", "0,".repeat(count - 1));
+        let (most, more) = (list(MOST), list(MOST + 1));
+        let of = |text: &str| elements(parse(text.as_bytes()).unwrap()).map(|list| list.len());
+        assert_eq!((of(&most), of(&more)), (Some(MOST), None));
     }
 }

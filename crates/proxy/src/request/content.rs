@@ -9,6 +9,9 @@ use serde_json::value::RawValue;
 use super::read::RequestText;
 use crate::json_spans::{elements, member, members, span, string};
 
+/// The most texts of a request, and the most messages. Each takes more memory than the shortest ones have bytes.
+pub(super) const MOST: usize = 1 << 17;
+
 /// The deepest nesting of contents in a message.
 pub(super) const DEPTH: usize = 16;
 
@@ -172,6 +175,8 @@ pub(super) struct ContentReader<'b> {
     /// The index of the message or item that is read.
     pub(super) item: usize,
     pub(super) unscanned: UnscannedStrings,
+    /// The number of texts.
+    pub(super) texts: usize,
 }
 
 impl<'b> ContentReader<'b> {
@@ -194,10 +199,7 @@ impl<'b> ContentReader<'b> {
         match (value.get().as_bytes().first()?, kind) {
             (b'"', ContentKind::Media) => {}
             (b'"', ContentKind::Unknown) => self.count(path, string(value)?.len()),
-            (b'"', _) => texts.push(RequestText {
-                range: span(self.body, value),
-                text: string(value)?,
-            }),
+            (b'"', _) => texts.push(self.text(value)?),
             (b'[', _) => {
                 for element in elements(value)? {
                     let path = ContentPath::Element(path);
@@ -224,6 +226,16 @@ impl<'b> ContentReader<'b> {
             _ => {}
         }
         Some(())
+    }
+
+    /// Reads a text. Returns `None` if it is no string, or if there are too many.
+    pub(super) fn text(&mut self, value: &'b RawValue) -> Option<RequestText> {
+        self.texts += 1;
+        (self.texts <= MOST).then_some(())?;
+        Some(RequestText {
+            range: span(self.body, value),
+            text: string(value)?,
+        })
     }
 
     /// Reads the members of a message, item or block, except metadata and those in `read`, which the caller reads.
@@ -301,6 +313,9 @@ pub(super) fn has_other_spelling(known: &[(String, &RawValue)], names: &[&str]) 
 /// Returns true if the names differ at most in the case of their letters, with the two characters outside of ASCII whose
 /// other case is in it.
 pub(super) fn is_spelling(name: &str, known: &str) -> bool {
+    if name.is_ascii() {
+        return name.eq_ignore_ascii_case(known);
+    }
     let plain = |char: char| match char {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 use ttsr::rule::ToolOutcome;
 
-use super::content::{ContentKind, ContentPath, DEPTH, has_other_spelling};
+use super::content::{ContentKind, ContentPath, DEPTH, MOST, has_other_spelling};
 use super::read::{
     BodyReader, ContentForm, HistoryForm, ITEM, PartRole, RequestItem, RequestPart, RequestText,
     either, outcome_of,
@@ -19,6 +19,7 @@ impl<'b> BodyReader<'b> {
             Some(list) => (list, HistoryForm::List(range)),
             None => (vec![contents], HistoryForm::One(range)),
         };
+        (list.len() <= MOST).then_some(())?;
         for (number, content) in list.into_iter().enumerate() {
             self.gemini_item(number, content)?;
         }
@@ -74,8 +75,12 @@ impl<'b> BodyReader<'b> {
         let item_path = self.item_path();
         let list = item_path.member("parts");
         let path = ContentPath::Element(&list);
-        let parts = member(content, "parts").and_then(elements);
-        for part in parts.unwrap_or_default() {
+        let parts = member(content, "parts").filter(|parts| parts.get().starts_with('['));
+        let parts = match parts {
+            Some(parts) => elements(parts)?,
+            None => Vec::new(),
+        };
+        for part in parts {
             let part = members(part)?;
             if let Some(output) = either(&part, "functionResponse", "function_response")? {
                 self.gemini_output(number, output, &path.member("functionResponse"))?;

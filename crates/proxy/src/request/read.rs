@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use ttsr::rule::ToolOutcome;
 
 use super::content::{
-    ContentKind, ContentPath, ContentReader, DEPTH, UnscannedStrings, has_other_spelling,
+    ContentKind, ContentPath, ContentReader, DEPTH, MOST, UnscannedStrings, has_other_spelling,
 };
 use super::memory::PartHash;
 use crate::json_spans::{elements, member, members, parse, span, string};
@@ -401,7 +401,8 @@ impl<'b> BodyReader<'b> {
             self.push_user(0, &[], Some(list))?;
             return Some(HistoryForm::Text(range));
         }
-        for (number, item) in elements(list)?.into_iter().enumerate() {
+        let list = elements(list).filter(|list| list.len() <= MOST)?;
+        for (number, item) in list.into_iter().enumerate() {
             let known = members(item)?;
             if has_other_spelling(&known, &ITEM) {
                 return None;
@@ -465,10 +466,7 @@ impl<'b> BodyReader<'b> {
             }
         }
         if let Some(suffix) = given("suffix") {
-            let text = RequestText {
-                range: span(self.body, suffix),
-                text: string(suffix)?,
-            };
+            let text = self.content.text(suffix)?;
             match self.parts.last_mut() {
                 Some(last) => last.texts.push(text),
                 None => self.prompt(suffix)?,
@@ -667,10 +665,7 @@ impl<'b> BodyReader<'b> {
                     }
                 }
                 None => {
-                    texts.push(RequestText {
-                        range: span(self.body, content),
-                        text: string(content)?,
-                    });
+                    texts.push(self.content.text(content)?);
                     ContentForm::Text
                 }
             };

@@ -1506,6 +1506,25 @@ proptest! {
 }
 
 #[test]
+fn a_request_with_very_many_texts_is_not_read() {
+    const MOST: usize = 1 << 17;
+    let texts = |count: usize| {
+        let list = vec![r#"{"text":"a"}"#; count].join(",");
+        format!(r#"{{"messages":[{{"role":"user","content":[{list}]}}]}}"#)
+    };
+    let messages = |count: usize| {
+        let list = vec![r#"{"role":"assistant","content":""}"#; count].join(",");
+        format!(r#"{{"messages":[{list}]}}"#)
+    };
+    for body in [texts, messages] {
+        for (count, is_read) in [(MOST, true), (MOST + 1, false)] {
+            let read = ModelRequest::read(APIS[0], body(count).into());
+            assert_eq!(read.is_some(), is_read);
+        }
+    }
+}
+
+#[test]
 fn content_under_a_name_in_another_case_is_read_too() {
     for body in [
         json!({"messages": [{"role": "user", "content": [{"type": "text", "Text": "key-1234"}]}]}),
