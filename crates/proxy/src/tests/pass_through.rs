@@ -370,6 +370,7 @@ async fn own_pages_are_only_read_and_tunnels_and_too_many_requests_are_refused()
         .await
         .unwrap();
     assert_eq!(second.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(second.headers()["retry-after"], "1");
     drop(frames);
     assert_eq!(collected(first.await.unwrap().unwrap()).await, "");
 }
