@@ -125,6 +125,8 @@ impl RequestAccount {
             redactions: report.redactions,
             warnings: report.warnings,
             retries: report.retries,
+            input_tokens: report.usage.input,
+            output_tokens: report.usage.output,
             unscanned: unscanned_paths(&report.unscanned),
             ms: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
         });

@@ -92,6 +92,13 @@ pub enum ProxyLogEvent {
         /// Number of times that the request was sent again.
         #[serde(default)]
         retries: u64,
+        /// Tokens of the request, in the sum of all attempts. Of an attempt that was cut these are the tokens that the
+        /// server had told until then.
+        #[serde(default)]
+        input_tokens: u64,
+        /// Tokens of the reply, in the sum of all attempts.
+        #[serde(default)]
+        output_tokens: u64,
         /// Bytes that no reader knows, by their path in the reply.
         unscanned: Vec<UnscannedPath>,
         /// The time from the request to the end of the reply, in milliseconds.

@@ -13,6 +13,7 @@ mod quotes;
 mod sse_frames;
 #[cfg(test)]
 pub(crate) mod tests;
+mod usage;
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -28,6 +29,8 @@ pub(crate) use frames::{BodyFrames, StreamFraming};
 use json_edit::rewrite;
 pub(crate) use parts::{Block, RetryMessage, warning};
 use parts::{FrameTexts, JudgedParts, is_truncated};
+pub(crate) use usage::TokenUsage;
+use usage::UsageOfAttempts;
 
 /// The name of streams to which the provider gives no id.
 const UNNAMED: &str = "reply";
@@ -93,6 +96,8 @@ pub(crate) struct ReplyReport {
     pub(crate) warnings: u64,
     /// Number of requests that were sent again.
     pub(crate) retries: u64,
+    /// The tokens of all attempts.
+    pub(crate) usage: TokenUsage,
     /// The full id of the rule that stopped the reply.
     pub(crate) rule: Option<String>,
     /// Bytes of strings that no reader knows, by their path.
@@ -148,6 +153,7 @@ pub(crate) struct ReplyJudge {
     next: Option<RepeatedAttempt>,
     /// The number of reply ends reported to the session, and true if the end of the body was reported.
     reported_ends: (u64, bool),
+    usage: UsageOfAttempts,
     report: ReplyReport,
 }
 
@@ -194,6 +200,7 @@ impl ReplyJudge {
             is_waiting: false,
             next: None,
             reported_ends: (0, false),
+            usage: UsageOfAttempts::default(),
             report: ReplyReport::default(),
         })
     }
@@ -373,6 +380,7 @@ impl ReplyJudge {
         ReplyReport {
             redactions: self.parts.action_count(Action::Redact),
             warnings: self.parts.action_count(Action::Warn),
+            usage: self.usage.sum(),
             ..self.report.clone()
         }
     }
@@ -642,6 +650,7 @@ impl ReplyJudge {
         self.partial = Vec::new();
         self.has_text = false;
         self.report.retries += 1;
+        self.usage.begin_again();
         self.api.splice(&mut self.out);
     }
 
@@ -686,6 +695,7 @@ impl ReplyJudge {
     fn problem(&mut self, events: &[Event], is_damaged: bool) -> Option<&'static str> {
         let mut is_too_long = false;
         for event in events {
+            self.usage.read(event);
             if let Event::Unscanned { bytes, kind } = event {
                 if *bytes > 0 {
                     add_path(&mut self.report.unscanned, PATHS, kind, *bytes);

@@ -95,9 +95,14 @@ impl OutputRecord for ShownLine {
                 ms,
                 unscanned,
                 retries,
+                input_tokens,
+                output_tokens,
                 ..
             } => {
                 write!(out, "reply of {api} in {ms} ms")?;
+                if *input_tokens > 0 || *output_tokens > 0 {
+                    write!(out, ", {input_tokens} tokens in and {output_tokens} out")?;
+                }
                 if *retries > 0 {
                     write!(out, ", sent again {}", Quantity(*retries, "time"))?;
                 }

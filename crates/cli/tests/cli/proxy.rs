@@ -50,7 +50,11 @@ fn chat_server(deltas: &[&str]) -> (String, JoinHandle<String>) {
         let chunk = serde_json::json!({"id": "c", "choices": choices});
         body += &format!("data: {chunk}\n\n");
     }
-    body += "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    let last = serde_json::json!({
+        "id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 31, "completion_tokens": 5, "total_tokens": 36},
+    });
+    body += &format!("data: {last}\n\n");
     body += "data: [DONE]\n\n";
     let served = thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
@@ -432,6 +436,19 @@ fn the_log_has_decisions_without_text_and_is_shown() {
     std::fs::write(log, format!("{written}no json\n")).unwrap();
     let shown = ttsr(&["log", log]).output().unwrap();
     assert_eq!(shown.status.code(), Some(2), "{shown:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn the_log_has_the_tokens_of_a_reply() {
+    let folder = Folder::new();
+    let log = folder.write("events.ndjson", "");
+    let log = log.to_str().unwrap();
+    let (output, _) = run_behind(&["--log", log], &["Fine."]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let shown = ttsr(&["log", log]).output().unwrap();
+    let shown = text(&shown.stdout);
+    assert!(shown.contains(", 31 tokens in and 5 out"), "{shown}");
 }
 
 #[cfg(unix)]

@@ -328,6 +328,8 @@ async fn decisions_and_ends_are_logged_and_counted_without_text() {
                     redactions: 0,
                     warnings: 0,
                     retries: 0,
+                    input_tokens: 0,
+                    output_tokens: 0,
                     unscanned: vec![unscanned],
                     ms: 0,
                 }
@@ -361,7 +363,11 @@ async fn decisions_and_ends_are_logged_and_counted_without_text() {
 
 #[tokio::test]
 async fn decisions_in_requests_and_retries_are_logged_and_counted() {
-    let (forbidden, fine) = (chunk("A forbidden word"), chunk("Fine."));
+    let counted = |text| {
+        let usage = "\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":2},\"choices\"";
+        chunk(text).replacen("\"choices\"", usage, 1)
+    };
+    let (forbidden, fine) = (counted("A forbidden word"), counted("Fine."));
     let upstream = server(move |request: Request<Bytes>| {
         let is_retry = String::from_utf8_lossy(request.body()).contains("No forbidden.");
         let text = if is_retry { &fine } else { &forbidden };
@@ -410,8 +416,15 @@ async fn decisions_in_requests_and_retries_are_logged_and_counted() {
             ),
             ProxyLogEvent::RequestStopped { by } => format!("{} stopped {by:?}", line.request),
             ProxyLogEvent::Reply {
-                retries, stopped, ..
-            } => format!("{} reply {retries} {stopped}", line.request),
+                retries,
+                stopped,
+                input_tokens,
+                output_tokens,
+                ..
+            } => format!(
+                "{} reply {retries} {stopped} {input_tokens}+{output_tokens}",
+                line.request
+            ),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -422,7 +435,7 @@ async fn decisions_in_requests_and_retries_are_logged_and_counted() {
             "1 stopped Some(\"demo/stop\")",
             "2 stopped None",
             "3 retry text demo/retry",
-            "3 reply 1 false",
+            "3 reply 1 false 8+4",
         ]
     );
     let response = within(client(Http::One).request(get(&proxy.url("/metrics"))))

@@ -185,11 +185,14 @@ fn chat(pieces: &[Piece<'_>]) -> Vec<String> {
 }
 
 fn completions(pieces: &[Piece<'_>]) -> Vec<String> {
+    let usage = json!({"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16});
     let chunk = |text: &str, reason: Value| {
+        let usage = (!reason.is_null()).then_some(&usage);
         let choices =
             json!([{"index": 0, "text": text, "logprobs": null, "finish_reason": reason}]);
         let chunk = json!({
             "id": "cmpl-1", "object": "text_completion", "created": 17, "model": "m", "choices": choices,
+            "usage": usage,
         });
         format!("data: {chunk}\n\n")
     };
@@ -276,15 +279,19 @@ fn ollama(api: ModelApi, pieces: &[Piece<'_>]) -> Vec<String> {
     let mut last = line(message(""));
     last["done"] = json!(true);
     last["done_reason"] = json!("stop");
+    last["prompt_eval_count"] = json!(9);
     last["eval_count"] = json!(7);
     out.push(last.to_string());
     out.into_iter().map(|line| line + "\n").collect()
 }
 
 fn response(status: &str, output: &[Value]) -> Value {
+    let usage = json!({"input_tokens": 9, "output_tokens": 7, "total_tokens": 16});
+    let is_complete = status == "completed";
     json!({
         "id": "resp_1", "object": "response", "created_at": 17, "status": status, "model": "m",
         "output": output, "error": null, "incomplete_details": null,
+        "usage": is_complete.then_some(usage),
     })
 }
 
@@ -426,6 +433,7 @@ pub(crate) fn whole(api: ModelApi, pieces: &[Piece<'_>]) -> Value {
             json!({
                 "id": "cmpl-1", "object": "text_completion", "created": 17, "model": "m",
                 "choices": [{"index": 0, "text": text, "logprobs": null, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16},
             })
         }
         ModelApi::Gemini => {
@@ -462,6 +470,7 @@ pub(crate) fn whole(api: ModelApi, pieces: &[Piece<'_>]) -> Value {
             }
             let mut whole = json!({
                 "model": "m", "created_at": "2025-01-02T03:04:05.6Z", "done": true, "done_reason": "stop",
+                "prompt_eval_count": 9, "eval_count": 7,
             });
             match api {
                 ModelApi::OllamaGenerate => whole["response"] = message["content"].clone(),

@@ -11,7 +11,7 @@ use super::{
     rule_of,
 };
 use crate::config::BlockEnding;
-use crate::judge::{JudgeSettings, WholeBodyVerdict};
+use crate::judge::{JudgeSettings, TokenUsage, WholeBodyVerdict};
 use crate::routes::ModelApi;
 
 const RETRYING: JudgeSettings = JudgeSettings {
@@ -34,6 +34,7 @@ struct Taken {
     /// The partial texts of the requests that were sent again.
     partials: Vec<String>,
     is_blocked: bool,
+    usage: TokenUsage,
 }
 
 fn take(
@@ -75,6 +76,7 @@ fn take(
         sent: String::from_utf8(sent).unwrap(),
         partials,
         is_blocked: judge.report().is_blocked,
+        usage: judge.report().usage,
     }
 }
 
@@ -238,6 +240,35 @@ fn a_reply_that_is_not_streamed_is_taken_again() {
             good.as_bytes()
         );
         assert_eq!(judge.report().retries, 1);
+        let of_one = |body: &str| {
+            let mut judge = new_judge(api, &pack_of_rules([]), SETTINGS);
+            judge_whole(&mut judge, body.as_bytes()).unwrap();
+            judge.report().usage
+        };
+        let (bad, good) = (of_one(&bad), of_one(&good));
+        let sum = judge.report().usage;
+        assert_eq!(sum.input, bad.input + good.input);
+        assert_eq!(sum.output, bad.output + good.output);
+        assert!(bad.input > 0, "{api:?} tells no tokens");
+    }
+}
+
+#[test]
+fn the_tokens_of_all_attempts_are_summed() {
+    for api in every_api() {
+        let attempts = [
+            stream(api, &[Piece::Text(&["Well, ", "forbidden"])]),
+            stream(api, &[Piece::Text(&["Fine."])]),
+        ];
+        let pack = retrying(Partial::Discard);
+        let usage = take(api, &pack, RETRYING, &attempts, &mut Random::new(6)).usage;
+        let last = take(api, &pack, RETRYING, &attempts[1..], &mut Random::new(6));
+        let last = last.usage;
+        assert!(last.input > 0, "{api:?} tells no tokens");
+        // Messages and Gemini tell tokens before the end, so those of the cut attempt are known.
+        let tells_early = matches!(api, ModelApi::AnthropicMessages | ModelApi::Gemini);
+        assert_eq!(usage.input > last.input, tells_early, "{api:?}: {usage:?}");
+        assert!(usage.output >= last.output, "{api:?}: {usage:?}");
     }
 }
 
