@@ -86,6 +86,7 @@ mod buffer_budget;
 mod config;
 mod conversations;
 mod error;
+mod error_answer;
 mod event_log;
 mod headers;
 mod json_spans;

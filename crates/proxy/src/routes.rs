@@ -43,6 +43,8 @@ pub(crate) struct Route<'c> {
     pub(crate) rest: &'c str,
     /// `None` if the reply has no content of a model, such as a list of models.
     pub(crate) api: Option<ModelApi>,
+    /// True if the request asks for a reply with its body. Otherwise a reply is fetched that the server has.
+    pub(crate) has_prompt: bool,
     /// True if the path is that of another known API, whose requests may look like those to a model.
     pub(crate) is_other_api: bool,
 }
@@ -84,11 +86,15 @@ pub(crate) fn route<'c>(
     // The base path of a server may have the first segments of an API, or stand for them: `…/anthropic` for `…/v1`.
     let whole = upstream.joined(path);
     let is_embedding = *method == Method::POST && is_vertex_embedding(&whole);
-    let known = || api(method, &whole).or_else(|| api(method, path));
+    let (path, api) = match api(method, &whole) {
+        Some(api) => (&*whole, Some(api)),
+        None => (path, api(method, path)),
+    };
     Some(Route {
         upstream,
         rest,
-        api: if is_embedding { None } else { known() },
+        api: api.filter(|_| !is_embedding),
+        has_prompt: *method == Method::POST && posted(&plain_segments(&plain_path(path))).is_some(),
         is_other_api: is_embedding || is_other_api(&whole),
     })
 }
@@ -132,7 +138,7 @@ fn api(method: &Method, path: &str) -> Option<ModelApi> {
     let plain = plain_path(path);
     let segments = plain_segments(&plain);
     match *method {
-        Method::POST => posted(&segments),
+        Method::POST => posted(&segments).or_else(|| changed(&segments)),
         Method::GET => fetched(&segments),
         Method::HEAD | Method::OPTIONS | Method::DELETE => None,
         // A server may take another method, such as `post`, for POST.
@@ -180,8 +186,6 @@ fn posted(segments: &[&str]) -> Option<ModelApi> {
         ]
         | [.., "retrieveandgenerate" | "retrieveandgeneratestream"]
         | [.., "conversations", _, "items"]
-        | [.., "responses", _, "cancel"]
-        | [.., "chat", "completions", _]
         | [.., "threads", "runs"]
         | [.., "threads", _, "runs"]
         | [.., "threads", _, "runs", _, "submit_tool_outputs"] => ModelApi::Unjudged,
@@ -223,6 +227,16 @@ fn is_other_api(path: &str) -> bool {
                 || method.starts_with("batchembed")
         }),
         [] => false,
+    }
+}
+
+/// Returns the API of a stored reply that a request without a prompt changes: one that runs in the background is cancelled,
+/// or metadata are set. The server answers with the reply.
+fn changed(segments: &[&str]) -> Option<ModelApi> {
+    match segments {
+        [.., "responses", _, "cancel"] => Some(ModelApi::OpenAiResponses),
+        [.., "chat", "completions", _] => Some(ModelApi::OpenAiChat),
+        _ => None,
     }
 }
 
@@ -305,7 +319,7 @@ mod tests {
 
     #[test]
     fn other_apis_of_models_and_other_spellings_do_not_pass() {
-        use ModelApi::{AnthropicMessages, OpenAiResponses, Unjudged};
+        use ModelApi::{AnthropicMessages, OpenAiChat, OpenAiResponses, Unjudged};
         for (method, path, found) in [
             ("POST", "/v1/messages;a=b", Some(AnthropicMessages)),
             ("POST", "/v1/messages%20", Some(AnthropicMessages)),
@@ -314,8 +328,9 @@ mod tests {
             ("post", "/v1/messages", Some(Unjudged)),
             ("PUT", "/v1/messages", Some(Unjudged)),
             ("POST", "/v1/responses/compact", Some(OpenAiResponses)),
-            ("POST", "/v1/responses/r/cancel", Some(Unjudged)),
-            ("POST", "/v1/chat/completions/c", Some(Unjudged)),
+            ("POST", "/v1/responses/r/cancel", Some(OpenAiResponses)),
+            ("POST", "/v1/chat/completions/c", Some(OpenAiChat)),
+            ("PUT", "/v1/responses/r/cancel", None),
             ("POST", "/p/models/c:streamRawPredict", Some(Unjudged)),
             ("POST", "/p/models/c:rawPredict", Some(Unjudged)),
             ("POST", "/models/g:generateAnswer", Some(Unjudged)),

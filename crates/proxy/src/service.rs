@@ -8,10 +8,7 @@ use std::time::Instant;
 
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
-use hyper::header::{
-    ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName,
-    HeaderValue, RANGE, RETRY_AFTER, UPGRADE,
-};
+use hyper::header::{ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, HeaderMap, HeaderValue, RANGE};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use serde::de::IgnoredAny;
@@ -28,6 +25,7 @@ use crate::buffer_budget::{BufferBudget, BufferFull, BufferedBytes};
 use crate::config::{ProxyConfig, UpstreamUrl};
 use crate::conversations::{ReplySession, RequestRules, beside, judge_alone, judge_in_session};
 use crate::error::ProxyError;
+use crate::error_answer::{ErrorAnswer, text_response};
 use crate::headers::{
     add_warnings, detached, has_other_method, is_websocket, may_be_json, names_accepted_host,
     prepare_request, remove_digests, set_headers,
@@ -48,6 +46,8 @@ struct AdmittedRequest {
     uri: Uri,
     /// `None` if the reply is not judged.
     judged_api: Option<ModelApi>,
+    /// True if the body of the request has a prompt of that API.
+    has_prompt: bool,
     /// True if the body must not have the form of a request to a model.
     is_guarded: bool,
     permit: OwnedSemaphorePermit,
@@ -121,11 +121,13 @@ impl ProxyService {
         let account = self.begin_account();
         if !names_proxy {
             let message = "the Host header names another host than this proxy";
-            return Ok(refuse(&account, StatusCode::MISDIRECTED_REQUEST, message));
+            return Ok(
+                refuse(&account, StatusCode::MISDIRECTED_REQUEST, message).into_response(None)
+            );
         }
         if !has_token {
             let message = "the header x-ttsr-token does not have the token of this proxy";
-            return Ok(refuse(&account, StatusCode::FORBIDDEN, message));
+            return Ok(refuse(&account, StatusCode::FORBIDDEN, message).into_response(None));
         }
         Ok(self.forward(request, &account).await)
     }
@@ -146,8 +148,15 @@ impl ProxyService {
         request: Request<Incoming>,
         account: &RequestAccount,
     ) -> Response<ResponseBody> {
-        let forwarded = self.exchange(request, account).await;
-        forwarded.unwrap_or_else(|refusal| refusal)
+        let (head, body) = request.into_parts();
+        let (api, exchanged) = match self.admit(&head, &body) {
+            Ok(admitted) => {
+                let api = admitted.judged_api;
+                (api, self.exchange(head, body, admitted, account).await)
+            }
+            Err((status, message)) => (None, Err(refuse(account, status, message))),
+        };
+        exchanged.unwrap_or_else(|error| error.into_response(api))
     }
 
     /// Sends a request to its server, and returns the response for the client.
@@ -156,19 +165,18 @@ impl ProxyService {
     /// If the request or its response is refused: the answer that is sent instead.
     async fn exchange(
         &self,
-        request: Request<Incoming>,
+        head: Parts,
+        body: Incoming,
+        admitted: AdmittedRequest,
         account: &RequestAccount,
-    ) -> Result<Response<ResponseBody>, Response<ResponseBody>> {
-        let (head, body) = request.into_parts();
-        let admitted = self.admit(&head, &body);
-        let admitted = admitted.map_err(|(status, message)| refuse(account, status, message))?;
+    ) -> Result<Response<ResponseBody>, ErrorAnswer> {
         let judged_api = admitted.judged_api;
         let key_fields = head.headers.clone();
         let mut call = self.upstream_call(head, admitted.to, admitted.uri, judged_api.is_some());
         let rules = self.pack.current();
         let cap = usize::try_from(self.config.limits.request_bytes).unwrap_or(usize::MAX);
-        let is_post = call.method == Method::POST;
-        let judged_request = judged_api.filter(|api| is_post && ModelRequest::knows(*api));
+        let has_prompt = admitted.has_prompt;
+        let judged_request = judged_api.filter(|api| has_prompt && ModelRequest::knows(*api));
         let is_buffered = judged_request.is_some() || admitted.is_guarded;
         let most = if is_buffered { self.budget.most() } else { cap };
         let body = Limited::new(body, cap.min(most));
@@ -198,9 +206,11 @@ impl ProxyService {
         // The client's connection keeps the map for its next request, and this one may have room for many fields.
         let mut headers = detached(&head.headers);
         drop(head);
+        let is_empty = body.is_end_stream();
         let body = ServerBody::new(body, self.config.limits.idle_time, Some(admitted.permit));
-        // An error has a message of the server and no content of a model.
-        let body = match judged_api.filter(|_| status.is_success()) {
+        // An error has a message of the server and no content of a model, and an empty body has no content at all.
+        let has_content = status.is_success() && !is_empty;
+        let body = match judged_api.filter(|_| has_content) {
             Some(api) => {
                 let reply = ReplyContext {
                     api,
@@ -267,13 +277,13 @@ impl ProxyService {
             let message = "rules cannot judge the replies of this API; --fail-open passes them";
             return Err((StatusCode::BAD_REQUEST, message));
         }
-        // A stored reply is fetched without a body.
-        let is_judged = route.api.is_some() && head.method == Method::POST;
-        let is_guarded = !is_judged && !route.is_other_api && !self.passes_unread();
+        let is_read = route.has_prompt && route.api.is_some();
+        let is_guarded = !is_read && !route.is_other_api && !self.passes_unread();
         Ok(AdmittedRequest {
             to: route.upstream.clone(),
             uri,
             judged_api: route.api.filter(|api| *api != ModelApi::Unjudged),
+            has_prompt: route.has_prompt,
             is_guarded: is_guarded && !body.is_end_stream() && may_be_json(&head.headers),
             permit,
         })
@@ -318,7 +328,7 @@ impl ProxyService {
         headers: &HeaderMap,
         body: Limited<Incoming>,
         account: &RequestAccount,
-    ) -> Result<RequestBody, Response<ResponseBody>> {
+    ) -> Result<RequestBody, ErrorAnswer> {
         if is_encoded(headers) {
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Err(refuse(account, status, COMPRESSED));
@@ -339,7 +349,7 @@ impl ProxyService {
         &self,
         body: Limited<Incoming>,
         account: &RequestAccount,
-    ) -> Result<Bytes, Response<ResponseBody>> {
+    ) -> Result<Bytes, ErrorAnswer> {
         let read = read_whole(body, self.budget.begin());
         let collected = timeout(self.config.limits.idle_time, read).await;
         let (status, message) = match collected {
@@ -376,7 +386,7 @@ impl ProxyService {
         body: Limited<Incoming>,
         rules: &RequestRules,
         account: &RequestAccount,
-    ) -> Result<(RequestBody, Option<(JudgedRequest, ReplySession)>), Response<ResponseBody>> {
+    ) -> Result<(RequestBody, Option<(JudgedRequest, ReplySession)>), ErrorAnswer> {
         let is_passed = self.passes_unread();
         if is_encoded(headers) && !is_passed {
             return Err(refuse(
@@ -427,9 +437,7 @@ impl ProxyService {
             Err(refused) => {
                 account.request(&refused.actions);
                 account.request_stopped(&refused.actions);
-                let status = StatusCode::BAD_REQUEST;
-                let kind = "invalid_request_error";
-                Err(error_response(status, kind, &refused.reason))
+                Err(ErrorAnswer::new(StatusCode::BAD_REQUEST, refused.reason))
             }
         }
     }
@@ -441,7 +449,7 @@ impl ProxyService {
         headers: &mut HeaderMap,
         body: ServerBody,
         account: &RequestAccount,
-    ) -> Result<ResponseBody, Response<ResponseBody>> {
+    ) -> Result<ResponseBody, ErrorAnswer> {
         let mut settings = JudgeSettings::new(&self.config);
         if is_encoded(headers) {
             let is_passed = self.config.fail_open || self.config.mode == Mode::Shadow;
@@ -513,7 +521,7 @@ impl ProxyService {
         warnings: &mut Vec<Note>,
         api: ModelApi,
         account: &RequestAccount,
-    ) -> Result<Bytes, Response<ResponseBody>> {
+    ) -> Result<Bytes, ErrorAnswer> {
         let cap = self
             .config
             .limits
@@ -552,9 +560,7 @@ impl ProxyService {
                 Err(fail(account, &block.message))
             }
             WholeBodyVerdict::Refused(block) => {
-                let status = StatusCode::BAD_REQUEST;
-                let kind = "invalid_request_error";
-                Err(error_response(status, kind, &block.reason()))
+                Err(ErrorAnswer::new(StatusCode::BAD_REQUEST, block.reason()))
             }
             WholeBodyVerdict::Retry(next) => Err(fail(account, &next.block.reason())),
         }
@@ -594,49 +600,25 @@ async fn read_whole(
 }
 
 /// Answers a request whose reply cannot be read whole.
-fn unread_reply(account: &RequestAccount, error: &BodyError) -> Response<ResponseBody> {
-    let mut response = fail(account, &error.to_string());
-    if error.is::<BufferFull>() {
-        account.unbuffered();
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-        add_retry_after(&mut response);
+fn unread_reply(account: &RequestAccount, error: &BodyError) -> ErrorAnswer {
+    let answer = fail(account, &error.to_string());
+    if !error.is::<BufferFull>() {
+        return answer;
     }
-    response
-}
-
-/// Tells the client when to send the request again. Some clients wait for far longer without it.
-fn add_retry_after(response: &mut Response<ResponseBody>) {
-    let headers = response.headers_mut();
-    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    account.unbuffered();
+    answer.with_status(StatusCode::SERVICE_UNAVAILABLE)
 }
 
 /// Answers a request that is not sent.
-fn refuse(account: &RequestAccount, status: StatusCode, message: &str) -> Response<ResponseBody> {
+fn refuse(account: &RequestAccount, status: StatusCode, message: &str) -> ErrorAnswer {
     account.refused(message);
-    let message = format!("ttsr proxy: {message}");
-    let is_busy = status == StatusCode::SERVICE_UNAVAILABLE;
-    let kind = match is_busy {
-        true => "overloaded_error",
-        false => "invalid_request_error",
-    };
-    let mut response = error_response(status, kind, &message);
-    if is_busy {
-        add_retry_after(&mut response);
-    }
-    if status == StatusCode::UPGRADE_REQUIRED {
-        // RFC 9110, section 15.5.22, asks for the protocol that is spoken instead.
-        let headers = response.headers_mut();
-        headers.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
-        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    }
-    response
+    ErrorAnswer::new(status, format!("ttsr proxy: {message}"))
 }
 
 /// Answers a request whose response is missing or not usable.
-fn fail(account: &RequestAccount, message: &str) -> Response<ResponseBody> {
+fn fail(account: &RequestAccount, message: &str) -> ErrorAnswer {
     account.failed(message);
-    let message = format!("ttsr proxy: {message}");
-    error_response(StatusCode::BAD_GATEWAY, "api_error", &message)
+    ErrorAnswer::new(StatusCode::BAD_GATEWAY, format!("ttsr proxy: {message}"))
 }
 
 /// Answers a request for a page of the proxy itself.
@@ -648,25 +630,4 @@ fn own_page(method: &Method, kind: &'static str, text: &str) -> Response<Respons
         return response;
     }
     text_response(StatusCode::OK, kind, text)
-}
-
-/// Returns an error in the form that the clients of Anthropic's and of OpenAI's APIs both read.
-fn error_response(status: StatusCode, kind: &str, message: &str) -> Response<ResponseBody> {
-    let body = serde_json::json!({
-        "type": "error",
-        "error": {"type": kind, "message": message, "param": null, "code": null},
-    });
-    text_response(status, "application/json", &body.to_string())
-}
-
-fn text_response(status: StatusCode, kind: &'static str, text: &str) -> Response<ResponseBody> {
-    let body = Bytes::copy_from_slice(text.as_bytes());
-    let mut response = Response::new(ResponseBody::Whole(Some(body)));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
-    let no_sniff = HeaderName::from_static("x-content-type-options");
-    headers.insert(no_sniff, HeaderValue::from_static("nosniff"));
-    response
 }

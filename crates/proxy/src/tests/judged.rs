@@ -3,12 +3,16 @@
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::{Request, Response, StatusCode};
+use serde_json::{Value, json};
 use ttsr::{Action, Mode, Pack, Pattern, Rule};
 
+use super::schedules::path_of;
 use super::{
-    BODY, Http, RunningProxy, ScriptedBody, ScriptedServer, client, collected, config, open_server,
-    server, start, within,
+    BODY, Http, RunningProxy, ScriptedBody, ScriptedServer, VERSIONS, client, collected, config,
+    open_server, server, start, within,
 };
+use crate::judge::tests::every_api;
+use crate::routes::ModelApi;
 use crate::{BlockEnding, Mount, UpstreamUrl};
 
 const CHUNKS: [&str; 4] = [
@@ -194,6 +198,137 @@ async fn a_reply_that_cannot_be_judged_is_refused_unless_the_proxy_fails_open() 
             assert_eq!(sent.starts_with(b"\x1f not"), fail_open, "{path}");
         }
     }
+}
+
+#[tokio::test]
+async fn an_error_of_the_proxy_has_the_form_of_the_api() {
+    let mut rule = Rule::new("demo/hi", vec![Pattern::literal("Hi")]);
+    rule.on = vec![ttsr::Channel::UserInput];
+    rule.action = Action::Abort;
+    rule.message = Some("Not this.".into());
+    let pack = Pack::builder().rule(rule).build().unwrap();
+    let config = config("127.0.0.1:9".parse().unwrap(), Http::One);
+    let proxy = start(config, pack).await;
+    for api in every_api() {
+        let stopped = "[ttsr: request stopped by rule demo/hi: Not this.]";
+        let failed = "ttsr proxy: cannot connect to the server";
+        for (body, status, message) in [
+            (BODY.to_owned(), 400, stopped),
+            (BODY.replace("Hi", "Well"), 502, failed),
+        ] {
+            let request = Request::post(proxy.url(path_of(api))).body(Full::from(body));
+            let response = client(Http::One).request(request.unwrap());
+            let response = within(response).await.unwrap();
+            assert_eq!(response.status(), status, "{api:?}");
+            let sent: Value = serde_json::from_slice(&collected(response).await).unwrap();
+            let is_refused = status == 400;
+            match api {
+                ModelApi::OllamaChat | ModelApi::OllamaGenerate => {
+                    assert_eq!(sent, json!({"error": message}));
+                }
+                ModelApi::Gemini => {
+                    let name = if is_refused {
+                        "INVALID_ARGUMENT"
+                    } else {
+                        "INTERNAL"
+                    };
+                    let error = json!({"code": status, "message": message, "status": name});
+                    assert_eq!(sent, json!({"error": error}));
+                }
+                _ => {
+                    let kind = if is_refused {
+                        "invalid_request_error"
+                    } else {
+                        "api_error"
+                    };
+                    assert_eq!(sent["type"], "error", "{api:?}");
+                    assert_eq!(sent["error"]["type"], kind, "{api:?}");
+                    assert_eq!(sent["error"]["message"], message, "{api:?}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_empty_body_passes_with_its_status() {
+    let upstream = server(|request: Request<Bytes>| async move {
+        let is_chunked = request.headers().contains_key("x-chunked");
+        let mut response = Response::new(ScriptedBody::of(Vec::new()));
+        *response.status_mut() = request.headers()["x-status"]
+            .to_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        let headers = response.headers_mut();
+        headers.insert("x-kept", "1".parse().unwrap());
+        headers.insert("content-type", "application/json".parse().unwrap());
+        if !is_chunked {
+            headers.insert("content-length", "0".parse().unwrap());
+        }
+        response
+    })
+    .await;
+    for (front, back) in VERSIONS {
+        let proxy = start(config(upstream.address, back), pack(Action::Abort)).await;
+        for api in every_api() {
+            for (status, is_chunked) in
+                [("200", true), ("200", false), ("202", true), ("204", true)]
+            {
+                let mut request = post(&proxy, path_of(api));
+                let headers = request.headers_mut();
+                headers.insert("x-status", status.parse().unwrap());
+                if is_chunked {
+                    headers.insert("x-chunked", "1".parse().unwrap());
+                }
+                let response = within(client(front).request(request)).await.unwrap();
+                let what = format!("{api:?} {front:?} {back:?} {status} {is_chunked}");
+                assert_eq!(response.status().as_str(), status, "{what}");
+                assert!(response.headers().contains_key("x-kept"), "{what}");
+                assert_eq!(collected(response).await, "", "{what}");
+            }
+        }
+        assert_eq!(proxy.totals.snapshot().unreadable, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_stored_reply_is_judged_when_it_is_cancelled_and_its_request_is_no_prompt() {
+    let stored = json!({
+        "id": "r", "object": "response", "created_at": 1, "status": "cancelled", "model": "m", "error": null,
+        "incomplete_details": null, "output": [{
+            "id": "i", "type": "message", "role": "assistant", "status": "incomplete",
+            "content": [{"type": "output_text", "text": "It is key-1234.", "annotations": []}],
+        }],
+    });
+    let body = Bytes::from(stored.to_string());
+    let mut upstream = server(move |_| {
+        let body = body.clone();
+        async move {
+            let mut response = Response::new(ScriptedBody::of(vec![body]));
+            let kind = "application/json".parse().unwrap();
+            response.headers_mut().insert("content-type", kind);
+            response
+        }
+    })
+    .await;
+    let proxy = start(config(upstream.address, Http::One), pack(Action::Redact)).await;
+    for body in ["", "{}"] {
+        let request = Request::post(proxy.url("/local/v1/responses/r/cancel"));
+        let request = request.body(Full::from(body)).unwrap();
+        let response = within(client(Http::One).request(request)).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let sent = collected(response).await;
+        let want = stored.to_string().replace("key-1234", "[redacted]");
+        assert_eq!(sent, want);
+        let received = upstream.requests.recv().await.unwrap();
+        assert_eq!(received.body(), body);
+    }
+    // A body that is a prompt after all.
+    let request = post(&proxy, "/local/v1/responses/r/cancel");
+    let response = within(client(Http::One).request(request)).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    assert!(upstream.requests.try_recv().is_err());
 }
 
 #[tokio::test]

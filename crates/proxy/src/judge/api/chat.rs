@@ -19,6 +19,8 @@ pub(super) struct ChatReplyState {
     model: String,
     created: u64,
     choices: BTreeMap<u64, SentChoice>,
+    /// The choices in the chunks that arrived, of which the client may have seen nothing.
+    arrived: BTreeSet<u64>,
     /// The choices whose next text begins a paragraph.
     gaps: BTreeSet<u64>,
     /// True if chunks have the member `usage`, because the client asked for it.
@@ -209,6 +211,7 @@ impl ReplyApi for ChatReplyState {
         let ReplyEvent::Chat(event) = event else {
             return EventHold::default();
         };
+        self.arrived.extend(event.choices.iter().map(|it| it.index));
         let has_call = event.choices.iter().any(|choice| choice.has_call);
         EventHold {
             call: has_call.then_some(0),
@@ -321,30 +324,25 @@ impl ReplyApi for ChatReplyState {
             return;
         }
         let mut push = |choices: Value, usage: Option<Value>| self.push_chunk(choices, usage, out);
-        let first = [(0, SentChoice::default())];
-        let open: Vec<(u64, &SentChoice)> = match self.choices.is_empty() {
-            true => first
-                .iter()
-                .map(|(index, choice)| (*index, choice))
-                .collect(),
-            false => self
-                .choices
-                .iter()
-                .map(|(index, choice)| (*index, choice))
-                .collect(),
-        };
+        let unseen = SentChoice::default();
+        let mut all: BTreeMap<u64, &SentChoice> =
+            self.arrived.iter().map(|index| (*index, &unseen)).collect();
+        all.extend(self.choices.iter().map(|(index, choice)| (*index, choice)));
+        if all.is_empty() {
+            all.insert(0, &unseen);
+        }
         let finish_reason = match ending {
             BlockEnding::Soft => "stop",
             BlockEnding::Hard => "content_filter",
         };
         let none = self.has_usage.then_some(Value::Null);
-        for (index, choice) in open.into_iter().filter(|(_, choice)| !choice.is_over) {
+        for (index, choice) in all.into_iter().filter(|(_, choice)| !choice.is_over) {
             let text = match choice.has_text {
                 true => format!("\n\n{reason}"),
                 false => reason.to_owned(),
             };
             let mut text = self.choice(index, &text, Value::Null);
-            if self.choices.is_empty() && !self.is_completion {
+            if !self.choices.contains_key(&index) && !self.is_completion {
                 text["delta"]["role"] = json!("assistant");
             }
             push(json!([text]), none.clone());

@@ -15,6 +15,8 @@ pub(super) struct GeminiReplyState {
     /// The members of the reply that each chunk repeats.
     members: Map<String, Value>,
     candidates: BTreeMap<u64, SentCandidate>,
+    /// The candidates in the chunks that arrived, of which the client may have seen nothing.
+    arrived: BTreeSet<u64>,
     has_blocked_prompt: bool,
     /// The candidate whose call continues in the next chunk.
     arriving: Option<u64>,
@@ -127,6 +129,7 @@ impl ReplyApi for GeminiReplyState {
         };
         let mut hold = EventHold::default();
         for candidate in &chunk.candidates {
+            self.arrived.insert(candidate.index);
             hold.waits_for_end |= candidate.is_end;
             if let Some(will_continue) = candidate.call {
                 hold.call = Some(candidate.index);
@@ -207,19 +210,21 @@ impl ReplyApi for GeminiReplyState {
         if self.has_blocked_prompt {
             return;
         }
-        let mut open: Vec<(u64, bool)> = self
-            .candidates
-            .iter()
-            .filter_map(|(index, sent)| (!sent.is_over).then_some((*index, sent.has_text)))
-            .collect();
-        if self.candidates.is_empty() {
-            open.push((0, false));
+        let mut open: BTreeMap<u64, bool> = self.arrived.iter().map(|it| (*it, false)).collect();
+        for (index, sent) in &self.candidates {
+            match sent.is_over {
+                true => drop(open.remove(index)),
+                false => drop(open.insert(*index, sent.has_text)),
+            }
+        }
+        if self.candidates.is_empty() && open.is_empty() {
+            open.insert(0, false);
         }
         let finish_reason = match ending {
             BlockEnding::Soft => "STOP",
             BlockEnding::Hard => "SAFETY",
         };
-        let last = |(index, has_text): &(u64, bool)| {
+        let last = |(index, has_text): (&u64, &bool)| {
             let text = match has_text {
                 true => format!("\n\n{reason}"),
                 false => reason.to_owned(),
@@ -238,9 +243,15 @@ impl ReplyApi for GeminiReplyState {
         let chunks = reply.as_array();
         let first = chunks.and_then(|chunks| chunks.first()).unwrap_or(reply);
         let mut whole = copied(first, &["usageMetadata", "modelVersion", "responseId"]);
-        let mut only = candidate(0, reason);
-        only["finishReason"] = json!("STOP");
-        whole.insert("candidates".into(), json!([only]));
+        let count = first["candidates"]
+            .as_array()
+            .map_or(1, |candidates| candidates.len().max(1));
+        let ended = |index| {
+            let mut ended = candidate(index as u64, reason);
+            ended["finishReason"] = json!("STOP");
+            ended
+        };
+        whole.insert("candidates".into(), (0..count).map(ended).collect());
         match chunks {
             Some(_) => json!([whole]),
             None => Value::Object(whole),

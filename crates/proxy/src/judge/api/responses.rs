@@ -76,11 +76,17 @@ impl ResponsesEvent {
             summary_index: number("summary_index").unwrap_or(0),
             delta: text("delta"),
             item: source("item"),
-            is_call: item.is_some_and(|kind| kind.ends_with(b"_call")),
+            is_call: item.is_some_and(is_call),
             part: source("part"),
             response: source("response").filter(|_| is_first),
         }
     }
+}
+
+/// Returns true for the types of items that are held until they are complete: calls of tools, and a call that the client
+/// is asked to approve, which the server then makes.
+fn is_call(kind: &[u8]) -> bool {
+    kind.ends_with(b"_call") || kind == b"mcp_approval_request"
 }
 
 /// Returns the value of a source text; `null` if it is missing or not valid JSON in UTF-8.
@@ -202,12 +208,12 @@ impl ReplyApi for ResponsesReply {
     }
 
     fn can_splice(&self) -> bool {
-        let is_call = |item: &Value| {
+        let is_sent_call = |item: &Value| {
             item["type"]
                 .as_str()
-                .is_some_and(|it| it.ends_with("_call"))
+                .is_some_and(|it| is_call(it.as_bytes()))
         };
-        !self.has_ended && !self.done.values().any(is_call)
+        !self.has_ended && !self.done.values().any(is_sent_call)
     }
 
     fn splice(&mut self, out: &mut Vec<u8>) {

@@ -557,6 +557,82 @@ fn every_choice_is_judged_and_every_open_choice_ends() {
 }
 
 #[test]
+fn a_choice_that_the_client_has_not_seen_ends_too() {
+    let pack = aborting("forbidden");
+    let chat = |choice: u32, text: &str| {
+        let delta = serde_json::json!({"role": "assistant", "content": text});
+        let choices = serde_json::json!([{"index": choice, "delta": delta, "finish_reason": null}]);
+        let chunk = serde_json::json!({
+            "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices,
+        });
+        format!("data: {chunk}\n\n")
+    };
+    let gemini = |choice: u32, text: &str| {
+        let content = serde_json::json!({"role": "model", "parts": [{"text": text}]});
+        let chunk = serde_json::json!({"candidates": [{"index": choice, "content": content}]});
+        format!("data: {chunk}\n\n")
+    };
+    let chunks: [(ModelApi, &dyn Fn(u32, &str) -> String, &str); 2] = [
+        (OpenAiChat, &chat, "\"finish_reason\":\"stop\""),
+        (Gemini, &gemini, "\"finishReason\":\"STOP\""),
+    ];
+    for (api, chunk, end) in chunks {
+        let stream = [chunk(0, "One."), chunk(2, "forbidden")].concat();
+        let stopped = judge(api, &pack, &stream);
+        legal::check(api, &stopped.sent);
+        assert_eq!(stopped.sent.matches(end).count(), 2, "{}", stopped.sent);
+        assert!(stopped.sent.contains("\"index\":2"), "{}", stopped.sent);
+        let reason = "[ttsr: reply stopped by rule demo/rule: Not this.]";
+        let text = seen(&stopped.sent).text;
+        assert_eq!(text, format!("One.\n\n{reason}{reason}"));
+    }
+}
+
+#[test]
+fn no_trace_of_a_call_that_the_client_is_asked_to_approve_is_sent_if_it_is_stopped() {
+    let item = |arguments: &str| {
+        serde_json::json!({
+            "type": "mcp_approval_request", "id": "mcpr_1", "name": "deploy", "server_label": "s",
+            "arguments": arguments,
+        })
+    };
+    let event = |kind: &str, number: u32, mut members: serde_json::Value| {
+        members["type"] = serde_json::json!(kind);
+        members["sequence_number"] = serde_json::json!(number);
+        format!("event: {kind}\ndata: {members}\n\n")
+    };
+    let response = |status: &str| {
+        serde_json::json!({"response": {
+            "id": "r", "object": "response", "created_at": 1, "model": "m", "status": status, "output": [],
+        }})
+    };
+    let begun = [
+        event("response.created", 0, response("in_progress")),
+        event(
+            "response.output_item.added",
+            1,
+            serde_json::json!({"output_index": 0, "item": item("")}),
+        ),
+    ]
+    .concat();
+    let done = serde_json::json!({"output_index": 0, "item": item("{\"to\": \"production\"}")});
+    let done = event("response.output_item.done", 2, done);
+    let stopped = judge(
+        OpenAiResponses,
+        &aborting("production"),
+        &(begun.clone() + &done),
+    );
+    legal::check(OpenAiResponses, &stopped.sent);
+    assert!(!stopped.sent.contains("approval"), "{}", stopped.sent);
+    assert!(stopped.sent.contains("Not this."), "{}", stopped.sent);
+    let whole = begun.clone() + &done + &event("response.completed", 3, response("completed"));
+    let passed = judge(OpenAiResponses, &aborting("staging"), &whole);
+    assert_eq!((passed.sent, passed.ended), (whole, Ok(())));
+    let broken = judge(OpenAiResponses, &aborting("staging"), &begun);
+    assert!(broken.ended.is_err() && !broken.sent.contains("approval"));
+}
+
+#[test]
 fn a_call_that_wants_a_review_is_stopped_if_it_must_not_run_without_one() {
     let reviewing = |blocks: bool| {
         let toml = format!(
