@@ -3,6 +3,7 @@
 mod clients;
 mod reload;
 mod settings;
+mod signals;
 
 use std::collections::BTreeMap;
 use std::env;
@@ -26,6 +27,7 @@ use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus, load};
 use reload::WatchedPacks;
 use settings::ProxySettings;
+use signals::PassedSignals;
 
 /// Apply rules to the requests and replies of model providers, between any client and its provider
 ///
@@ -169,7 +171,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
             Some((program, arguments)) => {
                 let base = format!("http://{}", proxy.address());
                 let mut command = clients::command_of(program, arguments, &base, suffix)?;
+                if let Some((name, _)) = of_environment(&clients::ELSEWHERE) {
+                    print_message(&format_args!(
+                        "{name} is set: requests of Claude Code go to another service, and not through this proxy"
+                    ));
+                }
                 command.env(ANTHROPIC, format!("{base}/anthropic"));
+                for name in clients::OTHER_URLS {
+                    if let Some((_, url)) = of_environment(&[name]) {
+                        command.env(name, clients::proxied_url(&base, name, &url));
+                    }
+                }
                 for name in OPENAI {
                     command.env(name, format!("{base}/openai{suffix}"));
                 }
@@ -250,6 +262,14 @@ fn config(
         config.limits.drain_time = AFTER_COMMAND;
         if let Some((_, url)) = of_environment(&[ANTHROPIC]) {
             mount(&mut config, "anthropic", parsed(ANTHROPIC, &url)?);
+        }
+        if let Some((name, url)) = of_environment(&[clients::GEMINI]) {
+            mount(&mut config, "gemini", parsed(name, &url)?);
+        }
+        for name in clients::OTHER_URLS {
+            if let Some((name, url)) = of_environment(&[name]) {
+                mount(&mut config, &clients::mount_name(name), parsed(name, &url)?);
+            }
         }
         if let Some((name, url)) = of_environment(&OPENAI) {
             // Clients append the paths below `/v1` to this URL.
@@ -409,6 +429,7 @@ async fn serve_command(
     mut command: Command,
     program: &OsString,
 ) -> Result<ExitStatus, CommandError> {
+    let mut signals = PassedSignals::new();
     let spawned = command.spawn();
     let mut child = spawned.map_err(|error| {
         let program = program.to_string_lossy();
@@ -420,19 +441,13 @@ async fn serve_command(
     let mut status = None;
     proxy
         .serve(async {
-            loop {
-                tokio::select! {
-                    ended = &mut waiting => {
-                        status = Some(ended);
-                        return;
-                    }
-                    // The terminal sends an interrupt to the command too, which decides for both.
-                    _ = tokio::signal::ctrl_c() => {}
-                    () = wait_for_termination() => {
-                        #[cfg(unix)]
-                        rustix::process::kill_process(id, rustix::process::Signal::TERM).ok();
-                    }
-                }
+            #[cfg(unix)]
+            let passing = signals.pass_to(id);
+            #[cfg(not(unix))]
+            let passing = signals.wait();
+            tokio::select! {
+                ended = &mut waiting => status = Some(ended),
+                () = passing => {}
             }
         })
         .await;
@@ -442,17 +457,6 @@ async fn serve_command(
             "cannot wait for the command".to_owned(),
         )),
     }
-}
-
-/// Returns once the process is asked to end by another process.
-async fn wait_for_termination() {
-    #[cfg(unix)]
-    if let Ok(mut term) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-    {
-        term.recv().await;
-        return;
-    }
-    std::future::pending().await
 }
 
 /// Returns the exit code of a command as a shell reports it.

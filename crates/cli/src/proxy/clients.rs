@@ -12,7 +12,54 @@ use crate::CommandError;
 const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
 
 /// The variable with the base URL of Google's clients for Gemini.
-const GEMINI: &str = "GOOGLE_GEMINI_BASE_URL";
+pub(super) const GEMINI: &str = "GOOGLE_GEMINI_BASE_URL";
+
+/// Other variables with the base URL of an API. Clients that read them would not go through the proxy, so those that are
+/// set are replaced. One that is not set stays so: it would select a provider, or a login that the user does not have.
+pub(super) const OTHER_URLS: [&str; 19] = [
+    // LiteLLM, and so aider.
+    "ANTHROPIC_API_BASE",
+    "DEEPSEEK_API_BASE",
+    "GEMINI_API_BASE",
+    "GROQ_API_BASE",
+    "LM_STUDIO_API_BASE",
+    "MISTRAL_API_BASE",
+    "OLLAMA_API_BASE",
+    "OPENROUTER_API_BASE",
+    "XAI_API_BASE",
+    // Crush.
+    "ANTHROPIC_API_ENDPOINT",
+    "GEMINI_API_ENDPOINT",
+    "OPENAI_API_ENDPOINT",
+    // GitHub Copilot CLI with a provider of the user.
+    "COPILOT_PROVIDER_BASE_URL",
+    // SDKs and clients of one provider.
+    "DEEPSEEK_BASE_URL",
+    "GEMINI_BASE_URL",
+    "GROQ_BASE_URL",
+    "MISTRAL_BASE_URL",
+    "OPENROUTER_BASE_URL",
+    "XAI_BASE_URL",
+];
+
+/// The variables with which Claude Code takes a service that the proxy cannot judge.
+pub(super) const ELSEWHERE: [&str; 3] = [
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
+];
+
+/// Returns the name of the mount for the URL of a variable.
+pub(super) fn mount_name(variable: &str) -> String {
+    variable.to_ascii_lowercase().replace('_', "-")
+}
+
+/// Returns the address below the proxy at `base` for the URL that a variable has. Clients append paths to it, some of them
+/// without a slash.
+pub(super) fn proxied_url(base: &str, variable: &str, url: &str) -> String {
+    let slash = if url.ends_with('/') { "/" } else { "" };
+    format!("{base}/{}{slash}", mount_name(variable))
+}
 
 /// The variables with the hosts that a client reaches without a proxy.
 const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];

@@ -110,6 +110,102 @@ fn a_command_gets_the_addresses_and_its_exit_code_is_that_of_the_proxy() {
 
 #[cfg(unix)]
 #[test]
+fn urls_that_the_environment_has_are_reached_through_the_proxy() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap();
+    let served = thread::spawn(move || {
+        let mut targets = Vec::new();
+        for stream in listener.incoming().take(2) {
+            let stream = stream.unwrap();
+            let mut lines = BufReader::new(&stream).lines().map(Result::unwrap);
+            targets.push(lines.next().unwrap());
+            assert!(lines.any(|line| line.is_empty()), "the head is complete");
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+            (&stream).write_all(answer).unwrap();
+        }
+        targets
+    });
+    // The command waits until its input is closed.
+    let script = "printf '%s\n' \"$COPILOT_PROVIDER_BASE_URL\" \"$GOOGLE_GEMINI_BASE_URL\" \"${XAI_BASE_URL-none}\"; read line";
+    let mut command = ttsr(&["proxy", "--", "sh", "-c", script]);
+    command.env(
+        "COPILOT_PROVIDER_BASE_URL",
+        format!("http://{server}/openai/v1/"),
+    );
+    command.env("GOOGLE_GEMINI_BASE_URL", format!("http://{server}/google"));
+    command.env("CLAUDE_CODE_USE_VERTEX", "1");
+    command.env_remove("XAI_BASE_URL");
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut proxy = pipes.stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(proxy.stdout.take().unwrap()).lines();
+    let urls: Vec<String> = lines.take(3).map(Result::unwrap).collect();
+    assert!(urls[0].ends_with("/copilot-provider-base-url/"), "{urls:?}");
+    assert!(urls[1].ends_with("/gemini"), "{urls:?}");
+    assert_eq!(urls[2], "none");
+    for url in [
+        format!("{}models", urls[0]),
+        format!("{}/v1beta/models", urls[1]),
+    ] {
+        let (address, path) = url["http://".len()..].split_once('/').unwrap();
+        let mut client = TcpStream::connect(address).unwrap();
+        let head = format!("GET /{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        client.write_all(head.as_bytes()).unwrap();
+        let mut reply = String::new();
+        client.read_to_string(&mut reply).unwrap();
+        assert!(reply.ends_with("\r\n\r\n{}"), "{reply}");
+    }
+    drop(proxy.stdin.take());
+    let output = proxy.wait_with_output().unwrap();
+    let want = [
+        "GET /openai/v1/models HTTP/1.1",
+        "GET /google/v1beta/models HTTP/1.1",
+    ];
+    assert_eq!(served.join().unwrap(), want);
+    let errors = text(&output.stderr);
+    assert!(errors.contains("CLAUDE_CODE_USE_VERTEX is set"), "{errors}");
+    assert!(errors.ends_with("ttsr: 2 requests, 0 judged\n"), "{errors}");
+}
+
+#[cfg(unix)]
+#[test]
+fn signals_of_other_processes_are_passed_on_to_the_command() {
+    for (signal, code) in [
+        ("INT", 3),
+        ("HUP", 4),
+        ("USR1", 5),
+        ("QUIT", 6),
+        ("TERM", 7),
+    ] {
+        let script =
+            format!("trap 'exit {code}' {signal}; echo ready; while :; do sleep 0.05; done");
+        let mut command = ttsr(&["proxy", "--", "sh", "-c", &script]);
+        let mut proxy = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(proxy.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        let sent = Command::new("kill")
+            .args(["-s", signal, &proxy.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(sent.success());
+        assert_eq!(proxy.wait().unwrap().code(), Some(code), "{signal}");
+        let mut shown = String::new();
+        proxy
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut shown)
+            .unwrap();
+        assert_eq!(shown, "ttsr: 0 requests, 0 judged\n", "{signal}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
 fn an_agent_behind_the_proxy_sees_redacted_and_stopped_replies() {
     let (output, head) = run_behind(&[], &["It is key-", "1234", "."]);
     assert!(

@@ -556,6 +556,9 @@ fn every_choice_is_judged_and_every_open_choice_ends() {
     );
 }
 
+/// Returns the chunk of a choice with that text.
+type ChunkOf<'c> = &'c dyn Fn(u32, &str) -> String;
+
 #[test]
 fn a_choice_that_the_client_has_not_seen_ends_too() {
     let pack = aborting("forbidden");
@@ -572,7 +575,7 @@ fn a_choice_that_the_client_has_not_seen_ends_too() {
         let chunk = serde_json::json!({"candidates": [{"index": choice, "content": content}]});
         format!("data: {chunk}\n\n")
     };
-    let chunks: [(ModelApi, &dyn Fn(u32, &str) -> String, &str); 2] = [
+    let chunks: [(ModelApi, ChunkOf<'_>, &str); 2] = [
         (OpenAiChat, &chat, "\"finish_reason\":\"stop\""),
         (Gemini, &gemini, "\"finishReason\":\"STOP\""),
     ];
