@@ -37,7 +37,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use ttsr::Pack;
 
-use crate::{Mount, Proxy, ProxyConfig, ProxyTotals, UpstreamUrl};
+use crate::{Mount, PackSlot, Proxy, ProxyConfig, ProxyTotals, UpstreamUrl};
 
 /// A bound on waiting, which only a failing test reaches.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -155,6 +155,7 @@ pub(crate) async fn open_server(
 pub(crate) struct RunningProxy {
     pub(crate) address: SocketAddr,
     pub(crate) totals: Arc<ProxyTotals>,
+    pub(crate) pack: Arc<PackSlot>,
     pub(crate) stop: oneshot::Sender<()>,
     pub(crate) ended: JoinHandle<()>,
 }
@@ -199,6 +200,7 @@ pub(crate) async fn start(config: ProxyConfig, pack: Pack) -> RunningProxy {
     RunningProxy {
         address: proxy.address(),
         totals: proxy.totals(),
+        pack: proxy.pack(),
         stop,
         ended: tokio::spawn(proxy.serve(async {
             stopped.await.ok();

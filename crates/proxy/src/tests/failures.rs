@@ -106,8 +106,9 @@ const FAILURES: [(&str, &[&str]); 25] = [
     (
         "a second start of the reply is sent",
         &[
+            "the_good_answer_is_spliced_into_the_reply_of_each_api",
+            "random_attempts_become_one_legal_reply",
             "whatever_happens_one_legal_end_no_leak_and_nothing_left",
-            "decisions_and_texts_are_those_of_a_conversation_and_every_end_is_legal",
         ],
     ),
     (
@@ -167,12 +168,14 @@ fn every_failure_has_tests() {
         include_str!("judged.rs"),
         include_str!("operations.rs"),
         include_str!("pass_through.rs"),
+        include_str!("retries.rs"),
         include_str!("schedules.rs"),
         include_str!("../judge/sse_frames.rs"),
         include_str!("../judge/tests/blocks.rs"),
         include_str!("../judge/tests/legal.rs"),
         include_str!("../judge/tests/random.rs"),
         include_str!("../judge/tests/redactions.rs"),
+        include_str!("../judge/tests/retries.rs"),
     ]
     .concat();
     for (failure, tests) in FAILURES {

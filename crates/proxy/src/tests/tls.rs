@@ -1,33 +1,44 @@
-//! TLS of the listening socket, with certificates of clients.
+//! TLS of the listening socket, with certificates of clients, and of servers.
 
 use std::sync::Arc;
 
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::{StatusCode, Version};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode, Version};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair,
 };
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use super::{config, get, no_rules, start, within};
-use crate::{ListenerTls, Proxy, ProxyConfig};
+use super::schedules::{path_of, type_of};
+use super::{BODY, Http, ScriptedBody, collected, config, get, no_rules, start, within};
+use crate::judge::tests::every_api;
+use crate::judge::tests::replies::{Piece, events};
+use crate::{ListenerTls, Mount, Proxy, ProxyConfig, UpstreamUrl};
 
 /// An authority that signs certificates.
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     pub(super) fn new(name: &str) -> Authority {
+        Authority::with_key(name, KeyPair::generate().unwrap())
+    }
+
+    fn with_key(name: &str, key: KeyPair) -> Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
         Authority(CertifiedIssuer::self_signed(params, key).unwrap())
     }
 
@@ -82,7 +93,7 @@ async fn only_clients_with_a_certificate_of_the_authority_are_answered() {
     let unused = "127.0.0.1:9".parse().unwrap();
     let config = ProxyConfig {
         tls: Some(servers.listener(Some(&clients))),
-        ..config(unused, super::Http::One)
+        ..config(unused, Http::One)
     };
     let proxy = start(config, no_rules()).await;
     let url = proxy.url("/healthz").replacen("http:", "https:", 1);
@@ -100,7 +111,7 @@ async fn only_clients_with_a_certificate_of_the_authority_are_answered() {
         }
     }
     // Bytes without TLS are not answered.
-    let plain = super::client(super::Http::One).request(get(&proxy.url("/healthz")));
+    let plain = super::client(Http::One).request(get(&proxy.url("/healthz")));
     assert!(within(plain).await.is_err());
     assert!(!proxy.ended.is_finished());
 }
@@ -126,7 +137,7 @@ async fn certificates_of_clients_stand_in_for_a_token_and_one_of_the_proxy_does_
     let tls = servers.listener(None);
     let config = ProxyConfig {
         tls: Some(tls.clone()),
-        ..config("127.0.0.1:9".parse().unwrap(), super::Http::One)
+        ..config("127.0.0.1:9".parse().unwrap(), Http::One)
     };
     assert!(!tls.needs_client_certificate());
     let proxy = start(config, no_rules()).await;
@@ -156,4 +167,138 @@ fn damaged_certificates_and_foreign_keys_are_errors_without_the_key() {
     }
     let shown = format!("{:?}", authority.listener(Some(&authority)));
     assert_eq!(shown, "ListenerTls { needs_client_certificate: true, .. }");
+}
+
+/// A server with TLS that offers these protocols. Each request has the number of an API in `x-api`, whose reply is streamed.
+/// Returns the port, and the versions in which requests arrive.
+async fn secure_server(
+    signed_by: &Authority,
+    protocols: &[&str],
+) -> (u16, mpsc::UnboundedReceiver<Version>) {
+    let (certificate, key) = signed_by.sign();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    let builder = builder.with_no_client_auth();
+    let chain = vec![certificate.der().clone()];
+    let mut tls = builder.with_single_cert(chain, key).unwrap();
+    tls.alpn_protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
+    let acceptor = TlsAcceptor::from(Arc::new(tls));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (told, heard) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let (acceptor, told) = (acceptor.clone(), told.clone());
+            tokio::spawn(async move {
+                // A client that does not trust the certificate ends the handshake.
+                let Ok(socket) = acceptor.accept(socket).await else {
+                    return;
+                };
+                let service = service_fn(move |request: Request<Incoming>| {
+                    told.send(request.version()).unwrap();
+                    async move {
+                        let number: usize = request.headers()["x-api"]
+                            .to_str()
+                            .unwrap()
+                            .parse()
+                            .unwrap();
+                        request.into_body().collect().await?;
+                        let api = every_api().nth(number).unwrap();
+                        let frames = events(api, &[Piece::Text(&["Well, ", "é", "."])]);
+                        let frames = frames.into_iter().map(Bytes::from).collect();
+                        let mut response = Response::new(ScriptedBody::of(frames));
+                        let kind = type_of(api).parse().unwrap();
+                        response.headers_mut().insert("content-type", kind);
+                        Ok::<_, hyper::Error>(response)
+                    }
+                });
+                let builder = auto::Builder::new(TokioExecutor::new());
+                let served = builder.serve_connection(TokioIo::new(socket), service);
+                served.await.ok();
+            });
+        }
+    });
+    (port, heard)
+}
+
+/// The name of the test below, and the variable that tells its second process that it is one.
+const WITH_AUTHORITY: &str =
+    "tests::tls::servers_with_tls_choose_the_version_of_http_and_need_a_trusted_certificate";
+const INNER: &str = "TTSR_TEST_AUTHORITY_KEY";
+
+/// The proxy trusts the authorities of the system, which a variable of its process names. So the test runs in a second
+/// process, with the authority in `SSL_CERT_FILE` and its key in another variable.
+#[test]
+fn servers_with_tls_choose_the_version_of_http_and_need_a_trusted_certificate() {
+    let Ok(key) = std::env::var(INNER) else {
+        let key = KeyPair::generate().unwrap();
+        let authority =
+            Authority::with_key("servers", KeyPair::from_pem(&key.serialize_pem()).unwrap());
+        let file = std::env::temp_dir().join(format!("ttsr-authority-{}.pem", std::process::id()));
+        std::fs::write(&file, authority.pem()).unwrap();
+        let mut inner = std::process::Command::new(std::env::current_exe().unwrap());
+        inner.args(["--exact", WITH_AUTHORITY, "--nocapture"]);
+        inner
+            .env("SSL_CERT_FILE", &file)
+            .env(INNER, key.serialize_pem());
+        let output = inner.output().unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && shown.contains("1 passed"),
+            "{output:?}"
+        );
+        return;
+    };
+    let authority = Authority::with_key("servers", KeyPair::from_pem(&key).unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(through_tls(&authority));
+}
+
+async fn through_tls(authority: &Authority) {
+    for (protocols, version) in [
+        (&["h2", "http/1.1"][..], Version::HTTP_2),
+        (&["h2"], Version::HTTP_2),
+        (&["http/1.1"], Version::HTTP_11),
+        (&[], Version::HTTP_11),
+    ] {
+        let (port, mut heard) = secure_server(authority, protocols).await;
+        let url = UpstreamUrl::parse(&format!("https://localhost:{port}")).unwrap();
+        let config = ProxyConfig {
+            mounts: vec![Mount::new("/local", url)],
+            ..ProxyConfig::default()
+        };
+        let proxy = start(config, no_rules()).await;
+        for (number, api) in every_api().enumerate() {
+            for front in [Http::One, Http::Two] {
+                let request = Request::post(proxy.url(path_of(api))).header("x-api", number);
+                let request = request.body(Full::from(BODY)).unwrap();
+                let response = within(super::client(front).request(request)).await.unwrap();
+                assert_eq!(response.status(), StatusCode::OK, "{protocols:?}");
+                let want = events(api, &[Piece::Text(&["Well, ", "é", "."])]).concat();
+                assert_eq!(collected(response).await, want, "{api:?} {protocols:?}");
+                assert_eq!(
+                    within(heard.recv()).await.unwrap(),
+                    version,
+                    "{protocols:?}"
+                );
+            }
+        }
+    }
+    let (port, mut heard) = secure_server(&Authority::new("others"), &["http/1.1"]).await;
+    let url = UpstreamUrl::parse(&format!("https://localhost:{port}")).unwrap();
+    let config = ProxyConfig {
+        mounts: vec![Mount::new("/local", url)],
+        ..ProxyConfig::default()
+    };
+    let proxy = start(config, no_rules()).await;
+    let response = within(super::client(Http::One).request(get(&proxy.url("/local/v1/models"))));
+    assert_eq!(response.await.unwrap().status(), StatusCode::BAD_GATEWAY);
+    assert!(
+        heard.try_recv().is_err(),
+        "no request leaves before the certificate is checked"
+    );
 }
