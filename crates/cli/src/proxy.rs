@@ -2,6 +2,7 @@
 
 mod clients;
 mod reload;
+mod reported_store;
 mod settings;
 mod signals;
 
@@ -26,6 +27,7 @@ use crate::output::{Escaped, print_message};
 use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus, load};
 use reload::WatchedPacks;
+use reported_store::ReportedStore;
 use settings::ProxySettings;
 use signals::PassedSignals;
 
@@ -255,7 +257,8 @@ fn config(
             .or(settings.sessions_ca.as_ref());
         let authorities = authorities.map(|path| read(path)).transpose()?;
         let store = session_store(place, authorities.as_deref());
-        config.sessions = store.map_err(|error| message(&error))?;
+        let store = store.map_err(|error| message(&error))?;
+        config.sessions = Arc::new(ReportedStore::new(store, options.fail_open));
     }
     let mut suffix = "/v1";
     if is_wrapping {

@@ -581,6 +581,32 @@ fn a_log_on_a_full_disk_is_reported_once_and_counted() {
     assert!(shown.contains("log lines lost"), "{shown}");
 }
 
+#[cfg(all(unix, feature = "redis"))]
+#[test]
+fn sessions_that_are_lost_are_told_once() {
+    let script = "for number in 1 2 3; do \"$0\" run --provider openai-chat --model m --pack std/degeneration \
+                  --base-url \"$OPENAI_BASE_URL\" Hello; done";
+    for (options, sign) in [
+        (&[][..], "Requests are refused until they are back"),
+        (
+            &["--fail-open"],
+            "Requests are judged without them until they are back",
+        ),
+    ] {
+        let mut command = ttsr(&["proxy", "--sessions", "redis://127.0.0.1:9"]);
+        command
+            .args(["--upstream", "openai=http://127.0.0.1:9"])
+            .args(options);
+        command.args(["--", "sh", "-c", script, env!("CARGO_BIN_EXE_ttsr")]);
+        let output = command.output().unwrap();
+        let shown = text(&output.stderr);
+        let sign =
+            format!("ttsr: sessions are lost: the store of sessions cannot be reached. {sign}\n");
+        assert_eq!(shown.matches(&sign).count(), 1, "{shown}");
+        assert!(shown.contains("without a session"), "{shown}");
+    }
+}
+
 #[test]
 fn codex_and_opencode_are_told_the_address_in_their_own_way() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -8,6 +8,7 @@ use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError, TlsCertificates,
 };
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
@@ -15,6 +16,12 @@ use super::{SessionError, SessionStore, StoreFuture, StoredSession};
 
 /// The longest time to connect to the server, and to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The longest time of one use of the store, in which a connection is waited for and used. Without it, requests would wait
+/// one after the other for a connection to a server that is silent.
+const MOST_PATIENCE: Duration = Duration::from_secs(5);
+
+const SILENT: &str = "the store of sessions does not answer";
 
 /// Returns the version and the state, and resets the idle time.
 const LOAD: &str = "local found = redis.call('HMGET', KEYS[1], 'version', 'state') \
@@ -88,6 +95,11 @@ impl RedisStore {
     }
 
     async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, SessionError> {
+        let answered = timeout(MOST_PATIENCE, self.query_once(command)).await;
+        answered.unwrap_or_else(|_| Err(SessionError::new(SILENT)))
+    }
+
+    async fn query_once<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, SessionError> {
         let mut connection = self.connected().await.map_err(|error| lost(&error))?;
         let answered = command.query_async(&mut connection).await;
         if answered.is_err() {
@@ -122,7 +134,7 @@ fn not_opened(error: &RedisError) -> SessionError {
 fn lost(error: &RedisError) -> SessionError {
     SessionError::new(match error.kind() {
         ErrorKind::AuthenticationFailed => "the store of sessions refuses the password",
-        _ if error.is_timeout() => "the store of sessions does not answer",
+        _ if error.is_timeout() => SILENT,
         _ if error.is_io_error() => "the store of sessions cannot be reached",
         _ => "the store of sessions answers with an error",
     })

@@ -257,6 +257,27 @@ async fn writes_at_the_same_time_are_one_after_the_other() {
 }
 
 #[tokio::test]
+async fn many_requests_at_the_same_time_do_not_wait_one_after_the_other_for_a_silent_server() {
+    // Connections are accepted by the system, and nobody answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", silent.local_addr().unwrap());
+    let store = Arc::new(RedisStore::new(&url, IDLE).unwrap());
+    let began = std::time::Instant::now();
+    let loads: Vec<_> = (0..20)
+        .map(|number| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.load(&number.to_string()).await })
+        })
+        .collect();
+    for load in loads {
+        let error = within(load).await.unwrap().unwrap_err().to_string();
+        assert_eq!(error, "the store of sessions does not answer");
+    }
+    let time = began.elapsed();
+    assert!(time < Duration::from_secs(10), "{time:?}");
+}
+
+#[tokio::test]
 async fn a_server_that_is_lost_refuses_requests_or_is_done_without_and_comes_back() {
     let Some(mut redis) = RedisServer::start() else {
         return;
