@@ -87,13 +87,13 @@ pub(crate) fn judge_request(
     mut memory: SessionMemory,
 ) -> Result<JudgedRequest, RefusedRequest> {
     let origin = origin_of(request);
-    let chain = request.chain();
+    let chain = request.chain(memory.last_end());
     let last = chain.iter().rposition(Option::is_some);
     let anchor = last.and_then(|last| chain[last]);
     // A request without the history names it, so it continues a conversation of the session.
-    let patience = match request.previous {
-        Some(_) => 0,
-        None => PASSED_OVER,
+    let patience = match request.continues_history() {
+        true => 0,
+        false => PASSED_OVER,
     };
     let takes_guidance = memory.takes_guidance(&chain, patience);
     let mut conversation = memory.conversation(pack, takes_guidance);

@@ -314,7 +314,7 @@ impl SessionMemory {
         let in_chain = |end: &RequestEnd| chain.contains(&Some(end.at));
         let older = self.ends.iter().rposition(in_chain);
         let newer = self.ends.range(older.map_or(0, |older| older + 1)..);
-        if newer.len() == 0 || request.previous.is_some() {
+        if newer.len() == 0 || request.continues_history() {
             return first;
         }
         let windows = request.windows();
@@ -327,6 +327,11 @@ impl SessionMemory {
         };
         let ends = newer.filter_map(place).map(|index| index + 1);
         ends.fold(first, usize::max)
+    }
+
+    /// Returns the end of the last request.
+    pub(super) fn last_end(&self) -> Option<PartHash> {
+        self.ends.back().map(|end| end.at)
     }
 
     /// Records the end of a request that was judged.

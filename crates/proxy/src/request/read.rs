@@ -96,6 +96,8 @@ pub(crate) struct ModelRequest {
     pub(crate) session: Option<String>,
     /// The id of the reply whose history the server has, in Responses.
     pub(crate) previous: Option<String>,
+    /// The id of the conversation that the server keeps, in Responses: it has the history.
+    pub(crate) conversation: Option<String>,
     /// The system prompt, up to the first message of the user.
     pub(crate) instructions: String,
     /// The strings that no reader knows. Those outside of the history have the index after the last item.
@@ -166,6 +168,9 @@ impl ModelRequest {
             items,
             parts,
             session: named_session(&top),
+            conversation: member(&top, "conversation")
+                .filter(|_| api == ModelApi::OpenAiResponses)
+                .and_then(conversation_id),
             previous: member(&top, "previous_response_id")
                 .filter(|_| api == ModelApi::OpenAiResponses)
                 .and_then(string),
@@ -173,6 +178,11 @@ impl ModelRequest {
             unscanned,
             body,
         })
+    }
+
+    /// Returns true if the server has the history before the request.
+    pub(crate) fn continues_history(&self) -> bool {
+        self.previous.is_some() || self.conversation.is_some()
     }
 
     /// Drops the decoded texts and what else only the judgement reads, so that a request takes little more memory than its
@@ -193,11 +203,15 @@ impl ModelRequest {
     /// Returns for each part of the user or of a tool the hash of it and all such parts before it.
     ///
     /// Messages of the assistant are not part of it, because some clients replay them in another form.
-    pub(crate) fn chain(&self) -> Vec<Option<PartHash>> {
+    /// `last_end` is the end of the last request of the session.
+    pub(crate) fn chain(&self, last_end: Option<PartHash>) -> Vec<Option<PartHash>> {
         let mut last = PartHash::default();
+        // If the history before is that of another request, equal texts are not a repetition.
         if let Some(previous) = &self.previous {
-            // The history before is that of another request, so equal texts are not a repetition.
             last = last.extend(["previous", previous]);
+        } else if self.conversation.is_some() {
+            let end = last_end.map(|end| end.to_string()).unwrap_or_default();
+            last = last.extend(["conversation", &*end]);
         }
         let hash = |part: &RequestPart| {
             let name = read_role(part)?;
@@ -365,6 +379,11 @@ fn named_session(top: &[(String, &RawValue)]) -> Option<String> {
         Some(user["session_id"].as_str()?.to_owned())
     });
     in_user.or_else(|| of("client_metadata", "session_id"))
+}
+
+/// Returns the id of a conversation, which may be in an object.
+fn conversation_id(value: &RawValue) -> Option<String> {
+    string(value).or_else(|| string(member(&members(value)?, "id")?))
 }
 
 /// Reads the body of one request.

@@ -43,7 +43,8 @@ pub(crate) fn session_key(headers: &HeaderMap, query: &str, request: &ModelReque
     let is_key = |it: &&str| KEY_PARAMETERS.iter().any(|name| it.starts_with(name));
     parts.extend(query.split('&').filter(is_key).map(Into::into));
     let named = NAMED.iter().find_map(value);
-    let named = named.or_else(|| request.session.as_deref().map(Into::into));
+    let of_body = request.session.as_ref().or(request.conversation.as_ref());
+    let named = named.or_else(|| of_body.map(|id| id.as_str().into()));
     match named {
         Some(named) => parts.extend(["named".into(), named]),
         None => {

@@ -1402,6 +1402,42 @@ fn a_request_that_names_its_history_is_new_and_takes_the_guidance() {
 }
 
 #[test]
+fn a_conversation_that_the_server_keeps_is_a_session_in_which_equal_texts_are_new() {
+    let warn = rule(
+        "t/warn",
+        Pattern::literal("yes"),
+        Channel::UserInput,
+        Action::Warn,
+    );
+    let mut session = Session::new(pack([warn]));
+    let key_of = |body: &str| {
+        let request = ModelRequest::read(ModelApi::OpenAiResponses, body.to_owned().into());
+        session_key(&HeaderMap::new(), "", &request.unwrap())
+    };
+    let body = |conversation: Value, input: &str| {
+        json!({"model": "m", "conversation": conversation, "input": input}).to_string()
+    };
+    let id = || json!("conv_1");
+    assert_eq!(key_of(&body(id(), "a")), key_of(&body(id(), "b")));
+    let object = json!({"id": "conv_1"});
+    assert_eq!(key_of(&body(id(), "a")), key_of(&body(object, "a")));
+    assert_ne!(
+        key_of(&body(id(), "a")),
+        key_of(&body(json!("conv_2"), "a"))
+    );
+    assert_ne!(
+        key_of(&body(Value::Null, "a")),
+        key_of(&body(Value::Null, "b"))
+    );
+    for count in 1..4 {
+        let judged = session.judge(ModelApi::OpenAiResponses, body(id(), "yes").into());
+        let warned = judged.unwrap().actions.warnings.len();
+        assert_eq!(warned, usize::from(count == 1), "the rule warns once");
+        assert_eq!(session.memory.judged_len(), count, "equal texts are new");
+    }
+}
+
+#[test]
 fn exceptions_and_shadow_hold_for_redactions_in_requests() {
     let text = |more: &str| {
         format!(
