@@ -229,9 +229,10 @@ pub struct ProxyLimits {
     pub buffered_bytes: usize,
     /// The most requests that are answered at the same time. Further ones are answered with status 503.
     pub requests: usize,
-    /// The longest time in which a client sends the head of a request.
+    /// The longest time in which a client sends the head of a request, or answers a PING of HTTP/2. A connection in HTTP/2
+    /// with a request in progress, or of a client, that is silent for so long is sent one.
     pub head_time: Duration,
-    /// The longest time to connect to a server.
+    /// The longest time to connect to a server, and for a server to answer a PING of HTTP/2.
     pub connect_time: Duration,
     /// The longest time in which a server sends no byte, before its response or in the middle of it.
     pub idle_time: Duration,

@@ -205,6 +205,11 @@ impl ReplyJudge {
         })
     }
 
+    /// Sets that the client has asked for the tokens of the reply.
+    pub(crate) fn expect_usage(&mut self) {
+        self.api.expect_usage();
+    }
+
     /// Reads the next bytes of an event stream.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let mut complete = Vec::new();

@@ -167,6 +167,8 @@ impl ConnectionBuilders {
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2
             .timer(TokioTimer::new())
+            .keep_alive_interval(limits.head_time)
+            .keep_alive_timeout(limits.head_time)
             .max_header_list_size(head_list)
             .max_concurrent_streams(streams);
         let mut any = auto::Builder::new(TokioExecutor::new());
@@ -176,6 +178,8 @@ impl ConnectionBuilders {
             .max_buf_size(head_bytes);
         any.http2()
             .timer(TokioTimer::new())
+            .keep_alive_interval(limits.head_time)
+            .keep_alive_timeout(limits.head_time)
             .max_header_list_size(head_list)
             .max_concurrent_streams(streams);
         ConnectionBuilders {

@@ -476,7 +476,11 @@ impl ProxyService {
         let (judge, session) = match reply.judged {
             Some((judged, session)) => {
                 let conversation = judged.conversation;
-                let judge = ReplyJudge::in_conversation(reply.api, frames, conversation, settings);
+                let mut judge =
+                    ReplyJudge::in_conversation(reply.api, frames, conversation, settings);
+                if let Some(judge) = judge.as_mut().filter(|_| judged.body.wants_usage()) {
+                    judge.expect_usage();
+                }
                 let again = RepeatedCall {
                     call: reply.call.detached(),
                     body: judged.body,

@@ -81,6 +81,9 @@ pub(crate) trait ReplyApi: Send + Sync {
     /// Returns the dependencies of an event, in the order in which events arrive.
     fn hold(&mut self, event: &ReplyEvent) -> EventHold;
 
+    /// Sets that the client has asked for the tokens of the reply, so that an end without those of the server has them, too.
+    fn expect_usage(&mut self) {}
+
     /// Returns true if the end of the reply completes its tool calls: the API has no other mark for it.
     fn end_completes_calls(&self) -> bool {
         false

@@ -108,6 +108,11 @@ impl OutgoingBody {
         guidance
     }
 
+    /// Returns true if the client asks for the tokens of a streamed reply.
+    pub(crate) fn wants_usage(&self) -> bool {
+        self.request.wants_usage
+    }
+
     /// Returns the model of a retry if the path of the URL names the model.
     pub(crate) fn model_in_path<'r>(&self, retry: Option<&'r RetryMessage>) -> Option<&'r str> {
         let model = retry?.model.as_deref()?;

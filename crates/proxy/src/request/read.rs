@@ -96,6 +96,8 @@ pub(crate) struct ModelRequest {
     pub(crate) session: Option<String>,
     /// The id of the reply whose history the server has, in Responses.
     pub(crate) previous: Option<String>,
+    /// True if the client asks for the tokens of a streamed reply, in Chat Completions and Completions.
+    pub(crate) wants_usage: bool,
     /// The id of the conversation that the server keeps, in Responses: it has the history.
     pub(crate) conversation: Option<String>,
     /// The system prompt, up to the first message of the user.
@@ -168,6 +170,7 @@ impl ModelRequest {
             items,
             parts,
             session: named_session(&top),
+            wants_usage: wants_usage(&top),
             conversation: member(&top, "conversation")
                 .filter(|_| api == ModelApi::OpenAiResponses)
                 .and_then(conversation_id),
@@ -379,6 +382,14 @@ fn named_session(top: &[(String, &RawValue)]) -> Option<String> {
         Some(user["session_id"].as_str()?.to_owned())
     });
     in_user.or_else(|| of("client_metadata", "session_id"))
+}
+
+fn wants_usage(top: &[(String, &RawValue)]) -> bool {
+    let options = member(top, "stream_options").and_then(members);
+    let wants = options
+        .as_deref()
+        .and_then(|it| member(it, "include_usage"));
+    wants.is_some_and(|wants| wants.get() == "true")
 }
 
 /// Returns the id of a conversation, which may be in an object.

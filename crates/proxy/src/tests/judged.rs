@@ -123,6 +123,24 @@ async fn a_block_cancels_the_server_and_ends_the_stream_for_the_client() {
 }
 
 #[tokio::test]
+async fn a_stopped_reply_has_the_tokens_that_the_client_asked_for() {
+    // The server tells the tokens in its last chunk alone.
+    let upstream = chat_server(&CHUNKS).await;
+    let proxy = start(config(upstream.address, Http::One), pack(Action::Abort)).await;
+    for wants_usage in [true, false] {
+        let mut body: Value = serde_json::from_str(BODY).unwrap();
+        body["stream_options"] = json!({"include_usage": wants_usage});
+        let request = Request::post(proxy.url("/local/v1/chat/completions"));
+        let request = request.body(Full::from(body.to_string())).unwrap();
+        let response = within(client(Http::One).request(request)).await.unwrap();
+        let sent = String::from_utf8(collected(response).await.to_vec()).unwrap();
+        assert!(sent.contains("No keys."), "{sent}");
+        assert_eq!(sent.contains("\"total_tokens\":0"), wants_usage, "{sent}");
+        assert!(sent.ends_with("data: [DONE]\n\n"), "{sent}");
+    }
+}
+
+#[tokio::test]
 async fn a_reply_that_is_not_streamed_is_judged_the_same() {
     let body = r#"{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"key-1234"},"finish_reason":"stop"}]}"#;
     let upstream = server(move |_| async move {

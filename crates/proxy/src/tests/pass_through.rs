@@ -539,3 +539,40 @@ async fn only_loopback_addresses_are_listened_on() {
         "{refused}"
     );
 }
+
+/// The first bytes of a client of HTTP/2: the preface, and a frame with no settings.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
+
+#[tokio::test]
+async fn a_client_of_http_2_that_has_gone_without_a_word_is_dropped() {
+    let mut config = config("127.0.0.1:9".parse().unwrap(), Http::One);
+    config.limits.head_time = std::time::Duration::from_millis(200);
+    let proxy = start(config, no_rules()).await;
+    let mut client = TcpStream::connect(proxy.address).await.unwrap();
+    client.write_all(PREFACE).await.unwrap();
+    // No PING is answered.
+    let mut received = Vec::new();
+    within(client.read_to_end(&mut received)).await.unwrap();
+    assert!(!received.is_empty());
+}
+
+#[tokio::test]
+async fn a_server_of_http_2_that_has_gone_without_a_word_is_given_up() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = config(listener.local_addr().unwrap(), Http::Two);
+    config.limits.head_time = std::time::Duration::from_millis(200);
+    config.limits.connect_time = std::time::Duration::from_millis(200);
+    let proxy = start(config, no_rules()).await;
+    let silent = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        // Settings, as the server of a connection that is in use; then nothing, and no PING is answered.
+        socket.write_all(&PREFACE[24..]).await.unwrap();
+        let mut received = Vec::new();
+        socket.read_to_end(&mut received).await.unwrap();
+        received
+    });
+    let request = client(Http::One).request(get(&proxy.url("/local/v1/models")));
+    let response = within(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+    assert!(within(silent).await.unwrap().starts_with(&PREFACE[..24]));
+}

@@ -220,6 +220,10 @@ impl ReplyApi for ChatReplyState {
         }
     }
 
+    fn expect_usage(&mut self) {
+        self.has_usage = true;
+    }
+
     fn end_completes_calls(&self) -> bool {
         true
     }
