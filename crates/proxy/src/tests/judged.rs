@@ -411,7 +411,7 @@ async fn a_held_reply_is_kept_alive_and_stopped_in_the_end() {
         (
             "chat/completions",
             [CHUNKS[0], ": hi\n\n"],
-            ": keep-alive",
+            "\"delta\":{\"content\":\"\"}",
             "[DONE]",
         ),
         (

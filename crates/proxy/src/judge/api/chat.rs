@@ -18,6 +18,8 @@ pub(super) struct ChatReplyState {
     id: Option<String>,
     model: String,
     created: u64,
+    /// The names of the reply in the last chunk that arrived before the client was sent one.
+    unsent: Option<ChatIdentity>,
     choices: BTreeMap<u64, SentChoice>,
     /// The choices in the chunks that arrived, of which the client may have seen nothing.
     arrived: BTreeSet<u64>,
@@ -48,7 +50,7 @@ pub(crate) struct ChatEvent {
     choices: Vec<ChatChoice>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ChatIdentity {
     id: Option<String>,
     model: String,
@@ -118,18 +120,27 @@ impl ChatReplyState {
         json!({"index": index, "delta": delta, "finish_reason": finish_reason})
     }
 
+    /// Takes the names that the client is sent with an event of the proxy.
+    fn adopt(&mut self, first: ChatIdentity) {
+        (self.id, self.model, self.created) = (first.id, first.model, first.created);
+    }
+
     fn push_chunk(&self, choices: Value, usage: Option<Value>, out: &mut Vec<u8>) {
+        let unsent = self.unsent.as_ref().filter(|_| self.id.is_none());
+        let id = self.id.as_ref().or_else(|| unsent?.id.as_ref());
+        let model = unsent.map_or(&self.model, |unsent| &unsent.model);
+        let created = unsent.map_or(self.created, |unsent| unsent.created);
         let mut chunk = json!({
-            "id": self.id.as_deref().unwrap_or(match self.is_completion {
+            "id": id.map_or(match self.is_completion {
                 true => "cmpl-ttsr",
                 false => "chatcmpl-ttsr",
-            }),
+            }, |id| id),
             "object": match self.is_completion {
                 true => "text_completion",
                 false => "chat.completion.chunk",
             },
-            "created": self.created,
-            "model": self.model,
+            "created": created,
+            "model": model,
             "choices": choices,
         });
         if let Some(usage) = usage {
@@ -212,6 +223,9 @@ impl ReplyApi for ChatReplyState {
             return EventHold::default();
         };
         self.arrived.extend(event.choices.iter().map(|it| it.index));
+        if let Some(first) = &event.first {
+            self.unsent = Some((**first).clone());
+        }
         let has_call = event.choices.iter().any(|choice| choice.has_call);
         EventHold {
             call: has_call.then_some(0),
@@ -234,8 +248,8 @@ impl ReplyApi for ChatReplyState {
         };
         self.has_ended |= event.is_end;
         if let (None, Some(first)) = (&self.id, event.first) {
-            let ChatIdentity { id, model, created } = *first;
-            (self.id, self.model, self.created) = (id, model, created);
+            self.adopt(*first);
+            self.unsent = None;
         }
         if let Some(usage) = event.usage {
             self.has_usage = true;
@@ -316,10 +330,15 @@ impl ReplyApi for ChatReplyState {
     /// A comment is not used within a reply, because some clients parse it as data.
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
         let open = self.choices.iter().find(|(_, choice)| !choice.is_over);
-        let Some((index, _)) = open else {
+        let open = open.map(|(index, _)| *index);
+        let first = self.arrived.first().filter(|_| self.choices.is_empty());
+        let Some(index) = open.or(first.copied()) else {
             return out.extend_from_slice(COMMENT);
         };
-        let empty = json!([self.choice(*index, "", Value::Null)]);
+        if let Some(unsent) = self.unsent.take() {
+            self.adopt(unsent);
+        }
+        let empty = json!([self.choice(index, "", Value::Null)]);
         self.push_chunk(empty, self.has_usage.then_some(Value::Null), out);
     }
 

@@ -11,8 +11,10 @@ use crate::json_spans::{JsonEdits, member, members, parse, quoted, span, string}
 pub(super) struct OllamaReplyState {
     /// True for `/api/chat`, whose lines have a message.
     is_chat: bool,
+    /// The model and the time of the last line that was sent, or that arrived before one was sent.
     model: String,
     created_at: String,
+    has_sent: bool,
     has_text: bool,
     progress: OllamaProgress,
     /// The text before the next text.
@@ -45,6 +47,7 @@ impl OllamaReplyState {
             is_chat,
             model: String::new(),
             created_at: "1970-01-01T00:00:00Z".to_owned(),
+            has_sent: false,
             has_text: false,
             progress: OllamaProgress::Open,
             gap: "",
@@ -58,6 +61,16 @@ impl OllamaReplyState {
             false => line["response"] = json!(text),
         }
         line
+    }
+
+    /// Takes the names of a line.
+    fn adopt(&mut self, model: Option<String>, created_at: Option<String>) {
+        if let Some(model) = model {
+            self.model = model;
+        }
+        if let Some(created_at) = created_at {
+            self.created_at = created_at;
+        }
     }
 
     fn push_line(line: &Value, out: &mut Vec<u8>) {
@@ -96,6 +109,9 @@ impl ReplyApi for OllamaReplyState {
 
     /// A call is whole in a line.
     fn hold(&mut self, event: &ReplyEvent) -> EventHold {
+        if let (ReplyEvent::Ollama(line), false) = (event, self.has_sent) {
+            self.adopt(line.model.clone(), line.created_at.clone());
+        }
         EventHold {
             waits_for_end: matches!(event, ReplyEvent::Ollama(line) if line.is_done),
             ..EventHold::default()
@@ -106,12 +122,8 @@ impl ReplyApi for OllamaReplyState {
         let ReplyEvent::Ollama(line) = event else {
             return;
         };
-        if let Some(model) = line.model {
-            self.model = model;
-        }
-        if let Some(created_at) = line.created_at {
-            self.created_at = created_at;
-        }
+        self.has_sent = true;
+        self.adopt(line.model, line.created_at);
         self.has_text |= line.has_text;
         self.progress = self.progress.max(line.progress);
     }
@@ -131,6 +143,7 @@ impl ReplyApi for OllamaReplyState {
         let mut edits = JsonEdits::default();
         let model = quoted(&self.model);
         if let Some(known) = member(&top, "model").filter(|known| known.get() != model)
+            && self.has_sent
             && !self.model.is_empty()
         {
             edits.replace(span(data, known), model);
@@ -152,6 +165,7 @@ impl ReplyApi for OllamaReplyState {
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
         if self.progress < OllamaProgress::Ended {
+            self.has_sent = true;
             Self::push_line(&self.line(""), out);
         }
     }

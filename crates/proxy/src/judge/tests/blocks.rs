@@ -360,6 +360,78 @@ fn a_keep_alive_event_moves_the_numbers_of_later_events_and_nothing_else() {
     }
 }
 
+/// Replies whose first event is held, in the APIs whose first event may have a text or a call.
+fn held_from_the_start() -> [(ModelApi, String); 4] {
+    let members = |object: &str, choice: serde_json::Value| {
+        serde_json::json!({
+            "id": "c9", "object": object, "created": 17, "model": "m9", "choices": [choice],
+        })
+    };
+    let call = serde_json::json!({"index": 0, "id": "t", "type": "function", "function": {"name": "bash", "arguments": "{"}});
+    let delta = serde_json::json!({"role": "assistant", "content": null, "tool_calls": [call]});
+    let chat = serde_json::json!({"index": 0, "delta": delta, "finish_reason": null});
+    let completion =
+        serde_json::json!({"index": 0, "text": "forb", "logprobs": null, "finish_reason": null});
+    let line = |member: &str, value: serde_json::Value| {
+        let line = serde_json::json!({"model": "m9", "created_at": "2026-01-01T00:00:00Z", member: value, "done": false});
+        format!("{line}\n")
+    };
+    [
+        (
+            OpenAiChat,
+            format!("data: {}\n\n", members("chat.completion.chunk", chat)),
+        ),
+        (
+            OpenAiCompletions,
+            format!("data: {}\n\n", members("text_completion", completion)),
+        ),
+        (
+            OllamaChat,
+            line(
+                "message",
+                serde_json::json!({"role": "assistant", "content": "forb"}),
+            ),
+        ),
+        (OllamaGenerate, line("response", serde_json::json!("forb"))),
+    ]
+}
+
+#[test]
+fn a_client_that_has_no_event_yet_is_kept_waiting_by_one_with_the_names_of_the_reply() {
+    let pack = pack_of(Pattern::literal("forbidden"), |rule| {
+        rule.action = Action::Abort;
+        rule.hold = true;
+    });
+    for (api, first) in held_from_the_start() {
+        let mut judge = new_judge(api, &pack, SETTINGS);
+        judge.push(first.as_bytes());
+        assert!(judge.take().is_empty() && judge.is_holding(), "{api:?}");
+        judge.keep_alive();
+        let waiting = String::from_utf8(judge.take()).unwrap();
+        assert!(
+            waiting.contains("m9") && !waiting.contains("keep-alive"),
+            "{waiting}"
+        );
+        assert!(
+            !waiting.contains("tool_calls") && !waiting.contains("forb"),
+            "{waiting}"
+        );
+        // The role comes with the first event: clients join those of several.
+        assert!(api != OpenAiChat || !waiting.contains("role"), "{waiting}");
+        judge.time_out();
+        let sent = waiting + &String::from_utf8(judge.take()).unwrap();
+        legal::check(api, &sent);
+        assert!(!sent.contains("ttsr\","), "another id: {sent}");
+        // A reply that is stopped without a keep-alive event has the names of the server, too.
+        let mut judge = new_judge(api, &pack, SETTINGS);
+        judge.push(first.as_bytes());
+        judge.time_out();
+        let sent = String::from_utf8(judge.take()).unwrap();
+        legal::check(api, &sent);
+        assert!(sent.contains("m9"), "{sent}");
+    }
+}
+
 #[test]
 fn a_reply_that_cannot_be_read_is_stopped_unless_it_may_pass() {
     let open = JudgeSettings {
