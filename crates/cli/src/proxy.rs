@@ -179,9 +179,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
                     ));
                 }
                 command.env(ANTHROPIC, format!("{base}/anthropic"));
-                for name in clients::OTHER_URLS {
-                    if let Some((_, url)) = of_environment(&[name]) {
-                        command.env(name, clients::proxied_url(&base, name, &url));
+                for (name, url) in other_urls() {
+                    match UpstreamUrl::parse(&url) {
+                        Ok(_) => drop(command.env(name, clients::proxied_url(&base, name, &url))),
+                        Err(error) => print_message(&format_args!(
+                            "{name} is not replaced, and requests to it do not go through this proxy: {error}"
+                        )),
                     }
                 }
                 for name in OPENAI {
@@ -269,9 +272,10 @@ fn config(
         if let Some((name, url)) = of_environment(&[clients::GEMINI]) {
             mount(&mut config, "gemini", parsed(name, &url)?);
         }
-        for name in clients::OTHER_URLS {
-            if let Some((name, url)) = of_environment(&[name]) {
-                mount(&mut config, &clients::mount_name(name), parsed(name, &url)?);
+        for (name, url) in other_urls() {
+            // Of one that is no URL, the reason is printed once the command is run.
+            if let Ok(url) = UpstreamUrl::parse(&url) {
+                mount(&mut config, &clients::mount_name(name), url);
             }
         }
         if let Some((name, url)) = of_environment(&OPENAI) {
@@ -381,6 +385,12 @@ fn session_store(
 fn of_environment<'n>(names: &[&'n str]) -> Option<(&'n str, String)> {
     let set = |name: &&'n str| Some((*name, env::var(*name).ok().filter(|url| !url.is_empty())?));
     names.iter().find_map(set)
+}
+
+/// Returns the other variables with the base URL of an API that are set.
+fn other_urls() -> impl Iterator<Item = (&'static str, String)> {
+    let names = clients::OTHER_URLS.iter();
+    names.filter_map(|name| of_environment(&[name]))
 }
 
 fn parsed(name: &str, url: &str) -> Result<UpstreamUrl, CommandError> {

@@ -7,6 +7,7 @@
 mod content;
 mod gemini;
 mod memory;
+mod named;
 mod outgoing;
 mod read;
 mod redactors;

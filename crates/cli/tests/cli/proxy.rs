@@ -134,6 +134,7 @@ fn urls_that_the_environment_has_are_reached_through_the_proxy() {
     );
     command.env("GOOGLE_GEMINI_BASE_URL", format!("http://{server}/google"));
     command.env("CLAUDE_CODE_USE_VERTEX", "1");
+    command.env("LM_STUDIO_API_BASE", "owl:1234");
     command.env_remove("XAI_BASE_URL");
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut proxy = pipes.stderr(Stdio::piped()).spawn().unwrap();
@@ -163,6 +164,8 @@ fn urls_that_the_environment_has_are_reached_through_the_proxy() {
     assert_eq!(served.join().unwrap(), want);
     let errors = text(&output.stderr);
     assert!(errors.contains("CLAUDE_CODE_USE_VERTEX is set"), "{errors}");
+    let not_replaced = "LM_STUDIO_API_BASE is not replaced";
+    assert!(errors.contains(not_replaced), "{errors}");
     assert!(errors.ends_with("ttsr: 2 requests, 0 judged\n"), "{errors}");
 }
 

@@ -4,6 +4,7 @@
 mod blocks;
 pub(crate) mod corpus;
 mod equality;
+mod first_events;
 mod framing;
 pub(crate) mod legal;
 mod random;

@@ -11,6 +11,7 @@ use super::content::{
     ContentKind, ContentPath, ContentReader, DEPTH, MOST, UnscannedStrings, has_other_spelling,
 };
 use super::memory::PartHash;
+use super::named::{conversation_id, named_session, wants_usage};
 use crate::json_spans::{elements, member, members, parse, span, string};
 use crate::routes::ModelApi;
 
@@ -96,6 +97,8 @@ pub(crate) struct ModelRequest {
     pub(crate) session: Option<String>,
     /// The id of the reply whose history the server has, in Responses.
     pub(crate) previous: Option<String>,
+    /// The key with which the client tells prompts of one kind apart, in the APIs of OpenAI: at least as wide as a session.
+    pub(crate) cache_key: Option<String>,
     /// True if the client asks for the tokens of a streamed reply, in Chat Completions and Completions.
     pub(crate) wants_usage: bool,
     /// The id of the conversation that the server keeps, in Responses: it has the history.
@@ -170,6 +173,7 @@ impl ModelRequest {
             items,
             parts,
             session: named_session(&top),
+            cache_key: member(&top, "prompt_cache_key").and_then(string),
             wants_usage: wants_usage(&top),
             conversation: member(&top, "conversation")
                 .filter(|_| api == ModelApi::OpenAiResponses)
@@ -368,33 +372,6 @@ pub(super) fn either<'v>(
         (Some(_), Some(_)) => None,
         (found, None) | (None, found) => Some(found.filter(|value| value.get() != "null")),
     }
-}
-
-/// Returns the id of the session in the metadata that Claude Code and Codex send.
-fn named_session(top: &[(String, &RawValue)]) -> Option<String> {
-    let of = |outer: &str, inner: &str| {
-        let outer = members(member(top, outer)?)?;
-        string(member(&outer, inner)?)
-    };
-    let user = of("metadata", "user_id");
-    let in_user = user.and_then(|user| {
-        let user: serde_json::Value = serde_json::from_str(&user).ok()?;
-        Some(user["session_id"].as_str()?.to_owned())
-    });
-    in_user.or_else(|| of("client_metadata", "session_id"))
-}
-
-fn wants_usage(top: &[(String, &RawValue)]) -> bool {
-    let options = member(top, "stream_options").and_then(members);
-    let wants = options
-        .as_deref()
-        .and_then(|it| member(it, "include_usage"));
-    wants.is_some_and(|wants| wants.get() == "true")
-}
-
-/// Returns the id of a conversation, which may be in an object.
-fn conversation_id(value: &RawValue) -> Option<String> {
-    string(value).or_else(|| string(member(&members(value)?, "id")?))
 }
 
 /// Reads the body of one request.

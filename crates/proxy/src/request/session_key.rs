@@ -52,6 +52,8 @@ pub(crate) fn session_key(headers: &HeaderMap, query: &str, request: &ModelReque
             let mut first = first.filter(|part| part.role == PartRole::User);
             let first = first.next().map(|part| &part.texts[..]).unwrap_or_default();
             parts.push(value(&USER_AGENT).unwrap_or_default());
+            // Some clients have one for each session, others one for all, so it names no session.
+            parts.push(request.cache_key.as_deref().unwrap_or_default().into());
             parts.push(request.instructions.as_str().into());
             parts.extend(first.iter().map(|text| text.text.as_str().into()));
         }

@@ -1165,6 +1165,22 @@ fn sessions_are_told_apart_by_what_clients_send() {
         key(&mine, &plain),
         key(&[("x-api-key", "k1"), ("user-agent", "v")], &plain)
     );
+    let with_key = |text: &str, cache_key: &str| {
+        let body = json!({"model": "m", "input": text, "prompt_cache_key": cache_key});
+        ModelRequest::read(ModelApi::OpenAiResponses, body.to_string().into()).unwrap()
+    };
+    assert_eq!(
+        key(&mine, &with_key("a", "c1")),
+        key(&mine, &with_key("a", "c1"))
+    );
+    assert_ne!(
+        key(&mine, &with_key("a", "c1")),
+        key(&mine, &with_key("a", "c2"))
+    );
+    assert_ne!(
+        key(&mine, &with_key("a", "c1")),
+        key(&mine, &with_key("b", "c1"))
+    );
     let metadata = read(
         r#"{"messages":[],"metadata":{"user_id":"{\"device_id\":\"d\",\"session_id\":\"s1\"}"}}"#,
     );
