@@ -229,10 +229,10 @@ pub struct ProxyLimits {
     pub buffered_bytes: usize,
     /// The most requests that are answered at the same time. Further ones are answered with status 503.
     pub requests: usize,
-    /// The longest time in which a client sends the head of a request, or answers a PING of HTTP/2. A connection in HTTP/2
-    /// with a request in progress, or of a client, that is silent for so long is sent one.
+    /// The longest time in which a client sends the head of a request. After such a time of silence, a connection in HTTP/2
+    /// of a client, or one to a server with a request in progress, is sent a PING, which must be answered in this time, too.
     pub head_time: Duration,
-    /// The longest time to connect to a server, and for a server to answer a PING of HTTP/2.
+    /// The longest time to connect to a server.
     pub connect_time: Duration,
     /// The longest time in which a server sends no byte, before its response or in the middle of it.
     pub idle_time: Duration,

@@ -48,10 +48,9 @@ impl UpstreamClients {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(limits.connect_time));
-        // A connection that is kept open may be dead without a word, such as after this machine slept.
+        // A connection that is kept open may be dead without a word, such as after this machine slept. A time for the
+        // acknowledgement of data would also end connections to servers that are too busy to read a long body.
         tcp.set_keepalive(Some(limits.head_time));
-        #[cfg(any(target_os = "android", target_os = "linux"))]
-        tcp.set_tcp_user_timeout(Some(limits.head_time + limits.connect_time));
         let https = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
@@ -63,7 +62,7 @@ impl UpstreamClients {
             .pool_timer(TokioTimer::new())
             .http1_max_buf_size(limits.head_bytes.max(8192))
             .http2_keep_alive_interval(limits.head_time)
-            .http2_keep_alive_timeout(limits.connect_time)
+            .http2_keep_alive_timeout(limits.head_time)
             .http2_max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
         Ok(UpstreamClients {
             plain: builder.build(tcp),

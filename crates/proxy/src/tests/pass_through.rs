@@ -561,7 +561,6 @@ async fn a_server_of_http_2_that_has_gone_without_a_word_is_given_up() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = config(listener.local_addr().unwrap(), Http::Two);
     config.limits.head_time = std::time::Duration::from_millis(200);
-    config.limits.connect_time = std::time::Duration::from_millis(200);
     let proxy = start(config, no_rules()).await;
     let silent = tokio::spawn(async move {
         let (mut socket, _) = listener.accept().await.unwrap();
