@@ -33,6 +33,7 @@ pub(in crate::pack) use key::{
 };
 use toml::Spanned;
 use toml::de::DeValue;
+use ttsr_views::detect::repetition;
 pub use value::KeyValue;
 
 use super::check::actions::{header_name, header_value};
@@ -979,8 +980,8 @@ const CAPTURE: &[Key<Capture>] = &[
 const REPETITION: &[Key<Repetition>] = &[
     Key::new(
         "match.repetition.unit-chars",
-        slot!(Repetition: unit_chars, IntegerRange(1 << 16)),
-        "The shortest and the longest unit that is repeated, in characters.",
+        slot!(Repetition: unit_chars, IntegerRange(repetition::UNIT_BYTES as i64)),
+        "The shortest and the longest unit that is repeated, in characters. No unit of more than 4,096 bytes is detected.",
     )
     .or("[20, 400]"),
     Key::new(

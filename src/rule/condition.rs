@@ -560,7 +560,7 @@ pub struct Capture {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Repetition {
-    /// The shortest and the longest unit, in characters. A unit of more than 4,096 bytes is not detected.
+    /// The shortest and the longest unit, in characters, at most 4,096. A unit of more than 4,096 bytes is not detected.
     pub unit_chars: (u32, u32),
     /// The number of consecutive occurrences.
     pub times: u32,

@@ -744,8 +744,9 @@ fn input_that_is_nested_too_deep_is_told_at_its_bracket() {
     }
 }
 
+/// The input may name another file as long as it is open, and then the match may be about that file.
 #[test]
-fn allowed_text_is_not_held_back() {
+fn text_that_the_files_so_far_allow_is_held_until_the_end_of_the_call() {
     let pack = rules(
         r"
         [rule.r]
@@ -762,8 +763,8 @@ fn allowed_text_is_not_held_back() {
         reason = 'made up'",
     );
     for (tool, path, hits, decided) in [
-        ("write", "fixtures/a", 0, true),
-        ("write", "src/a", 1, false),
+        ("write", "fixtures/a", 0, false),
+        ("write", "src/a", 1, true),
         ("edit", "fixtures/a", 1, true),
     ] {
         let mut stream = pack.stream();
@@ -771,11 +772,44 @@ fn allowed_text_is_not_held_back() {
         let input = format!(r#"{{"content":"key-1 ","path":"{path}","x":"#);
         let mut found = stream.push(PART, input.as_bytes()).len();
         found += stream.set_tool(PART, tool, "1").len();
-        // The input may name another file, so a match that the first file does not allow is not decided yet.
         let is_decided = stream.releasable(PART) == input.len() as u64;
         assert_eq!(is_decided, decided, "{tool} {path}");
         found += stream.finish().len();
         assert_eq!(found, hits, "{tool} {path}");
+    }
+}
+
+#[test]
+fn an_exception_for_files_needs_every_file_of_the_call() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['tool-input']\nargs = ['**.content']\n\
+         match.any = [{ literal = 'key-1' }]\n\
+         [[allow]]\nrules = ['t/r']\npaths = ['fixtures/**', '!*.env']\nreason = 'made up'",
+    );
+    let edit = |path: &str, content: &str| format!(r#"{{"path":"{path}","content":"{content}"}}"#);
+    for (edits, hits) in [
+        ([edit("fixtures/a", "x"), edit("src/a", "key-1")], 1),
+        ([edit("src/a", "x"), edit("fixtures/a", "key-1")], 1),
+        ([edit("fixtures/a", "key-1"), edit("src/a", "x")], 1),
+        ([edit("fixtures/a", "key-1"), edit("fixtures/.env", "x")], 1),
+        (
+            [edit("fixtures/a", "key-1"), edit("fixtures/b", "key-1")],
+            0,
+        ),
+        ([edit("fixtures/a", "key-1"), edit("fixtures/a", "x")], 0),
+    ] {
+        let input = format!(r#"{{"edits":[{}]}}"#, edits.join(","));
+        for size in [1, 9, 1000] {
+            let mut stream = pack.stream();
+            stream.open(PART, Channel::ToolInput);
+            let mut found = 0;
+            for delta in input.as_bytes().chunks(size) {
+                found += stream.push(PART, delta).len();
+            }
+            found += stream.finish().len();
+            assert_eq!(found, hits, "{input} in pieces of {size}");
+            assert_eq!(stream.counters().unscoped, 0, "{input}");
+        }
     }
 }
 

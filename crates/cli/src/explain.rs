@@ -15,6 +15,7 @@ use crate::args::{FormatArg, WorkspaceArgs};
 use crate::output::{Escaped, OutputRecord, RecordWriter, STRONG, print_message};
 use crate::scan::{check_outcome, outcomes};
 use crate::test::part::ExamplePart;
+use crate::test::{is_zero, undecided};
 use crate::{CommandError, ExitStatus, effective, load};
 
 mod why;
@@ -424,6 +425,9 @@ struct RuleTrial {
     end: Option<u64>,
     decided: Option<u64>,
     matched: Option<String>,
+    /// The number of possible matches that are not hits because they exceed a limit.
+    #[serde(skip_serializing_if = "is_zero")]
+    undecided: u64,
     /// The rendered message of the rule for this match.
     message: Option<String>,
     /// The capture groups of its patterns, each with its text in the first match of its pattern.
@@ -464,6 +468,7 @@ impl RuleTrial {
         let with_exceptions = pack.with_rules(|it| it.id == rule.id);
         let found = with_exceptions.map_or(alone.clone(), |pack| first_hit_in(&pack, &part));
         let is_allowed = alone.is_some() && found.is_none();
+        let undecided = undecided(rule, pack, &part, None);
         let mut patterns = Vec::new();
         let condition = &rule.condition;
         let roles = [
@@ -496,6 +501,7 @@ impl RuleTrial {
         let because = match end {
             Some(_) => None,
             None if is_allowed => Some("an `[[allow]]` excepts it"),
+            None if undecided > 0 => Some("a possible match exceeds a limit and cannot be decided"),
             None => why::blocking_key(rule, root, &part),
         };
         let message = match end {
@@ -510,6 +516,7 @@ impl RuleTrial {
             end,
             decided,
             matched,
+            undecided,
             patterns,
             commands: commands(rule, text),
         })
@@ -551,11 +558,16 @@ fn message(rule: &Rule, part: &ExamplePart) -> Result<Option<String>, CommandErr
     let mut conversation = Conversation::new(&pack);
     conversation.start_turn();
     let outcome = pack.rules()[0].outcome;
-    // The decisions up to a cut are enough.
-    part.read(&mut conversation, None, outcome).ok();
-    let mut decisions = conversation.decisions().iter();
-    let decision = decisions.find(|decision| decision.rule.is_some());
-    let message = decision.map(|decision| decision.message.clone());
+    let decisions = match part.screen(&mut conversation, outcome) {
+        Some(screened) => screened.decisions,
+        None => {
+            // The decisions up to a cut are enough.
+            part.read(&mut conversation, None, outcome).ok();
+            conversation.decisions().to_vec()
+        }
+    };
+    let decision = decisions.into_iter().find(|it| it.rule.is_some());
+    let message = decision.map(|decision| decision.message);
     Ok(message.filter(|message| !message.is_empty()))
 }
 
@@ -607,15 +619,7 @@ fn first_hit(
 
 /// Returns the first hit of a pack with one rule.
 fn first_hit_in(pack: &Pack, part: &ExamplePart) -> Option<(u64, u64, String)> {
-    let mut stream = pack.stream();
-    stream.open(PART, part.channel);
-    stream.set_outcome(PART, pack.rules()[0].outcome.unwrap_or_default());
-    let mut hits = Vec::new();
-    if let Some(tool) = &part.tool {
-        hits.extend_from_slice(&stream.set_tool(PART, tool, "call"));
-    }
-    hits.extend_from_slice(&stream.push(PART, &part.bytes));
-    hits.extend_from_slice(&stream.finish());
+    let (stream, hits) = part.stream(pack, None, pack.rules()[0].outcome);
     let first = hits.first()?;
     Some((first.end, first.decided, stream.matched(first).to_owned()))
 }
@@ -642,6 +646,9 @@ impl OutputRecord for LiveRule<'_> {
                 Some(because) => writeln!(out, "    it does not hit: {because}")?,
                 None => writeln!(out, "    it does not hit")?,
             },
+        }
+        if tried.undecided > 0 {
+            writeln!(out, "    undecided possible matches: {}", tried.undecided)?;
         }
         for CapturedGroup { group, value, .. } in &tried.captures {
             match value {

@@ -91,6 +91,8 @@ struct TestTotals {
     failed: u64,
     /// Number of rules without an example or case that must hit.
     bare: u64,
+    /// Number of examples and cases with a possible match that exceeds a limit.
+    undecided: u64,
 }
 
 impl TestTotals {
@@ -98,6 +100,12 @@ impl TestTotals {
         if self.bare > 0 {
             let rules = Quantity(self.bare, "rule");
             print_message(&format_args!("missing: {rules} without any match example"));
+        }
+        if self.undecided > 0 {
+            let examples = Quantity(self.undecided, "example");
+            print_message(&format_args!(
+                "undecided: {examples} with possible matches that exceed a limit"
+            ));
         }
         let cases = match self.cases {
             0 => String::new(),
@@ -161,7 +169,11 @@ impl TestRun<'_> {
             false => ("no-match", SourceItem::NoMatch(example.number)),
         };
         let case = format!("{kind} {} on {}", example.number, channel.name());
-        let record = TestRecord::new(rule, case, example.text, &part, judged, None);
+        let undecided = undecided(rule, self.pack, &part, None);
+        let record = TestRecord {
+            undecided,
+            ..TestRecord::new(rule, case, example.text, &part, judged, None)
+        };
         self.add(&record, item)
     }
 
@@ -182,7 +194,11 @@ impl TestRun<'_> {
         }
         self.measure(index, case, number, &mut judged);
         let name = format!("case {number} on {}", case.channel.name());
-        let record = TestRecord::new(rule, name, &case.text, &part, judged, case.by_byte);
+        let undecided = undecided(rule, self.pack, &part, file);
+        let record = TestRecord {
+            undecided,
+            ..TestRecord::new(rule, name, &case.text, &part, judged, case.by_byte)
+        };
         self.add(&record, SourceItem::Case(number))
     }
 
@@ -222,6 +238,7 @@ impl TestRun<'_> {
     }
 
     fn add(&mut self, record: &TestRecord<'_>, item: SourceItem) -> Result<bool, CommandError> {
+        self.sums.undecided += u64::from(record.undecided > 0);
         let place = self.written.find(record.rule, item);
         self.report.add(record, || Finding {
             subject: record.rule.to_owned(),
@@ -399,6 +416,27 @@ fn hit(
     })
 }
 
+/// Returns the number of possible matches of the rule in the part that are not hits because they exceed a limit.
+pub(crate) fn undecided(rule: &Rule, pack: &Pack, part: &ExamplePart, file: Option<&str>) -> u64 {
+    let count = |pack: &Pack| {
+        part.stream(pack, file, rule.outcome)
+            .0
+            .counters()
+            .unconfirmed
+    };
+    // The counter of a stream is that of all its rules.
+    match count(pack) {
+        0 => 0,
+        _ => pack
+            .with_rules(|it| it.id == rule.id)
+            .map_or(0, |alone| count(&alone)),
+    }
+}
+
+pub(crate) fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// The result of an example or a case.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "test")]
@@ -407,6 +445,9 @@ struct TestRecord<'a> {
     case: String,
     result: ExampleResult,
     split: Option<PartSplit>,
+    /// The number of possible matches that are not hits because they exceed a limit.
+    #[serde(skip_serializing_if = "is_zero")]
+    undecided: u64,
     #[serde(skip)]
     text: &'a str,
     #[serde(skip)]
@@ -430,6 +471,7 @@ impl<'a> TestRecord<'a> {
             case,
             result: judged.kept,
             split: judged.split,
+            undecided: 0,
             text,
             call: part.call.as_ref(),
             bytes: (judged.decided, by_byte),
@@ -443,6 +485,10 @@ impl<'a> TestRecord<'a> {
             (ExampleResult::Noisy, _) => "hits".to_owned(),
             (ExampleResult::Missing, (Some(_), _)) => {
                 "hits, and does not do what is expected".to_owned()
+            }
+            (ExampleResult::Missing, _) if self.undecided > 0 => {
+                "does not hit, because a possible match exceeds a limit and cannot be decided"
+                    .to_owned()
             }
             (ExampleResult::Missing, _) => "does not hit".to_owned(),
             (ExampleResult::Late, (Some(decided), Some(most))) => {

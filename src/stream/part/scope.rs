@@ -87,7 +87,7 @@ impl PartScope {
             None => Some(true),
             Some(_) if !self.has_files() => Some(true),
             Some(paths) if file.is_some() => Some(paths.applies(file) == Some(true)),
-            Some(paths) if self.files.are_in(paths) => Some(true),
+            Some(paths) if self.files.any_in(paths) => Some(true),
             Some(_) if !self.is_closed => None,
             Some(paths) => {
                 let without = scope.is_critical || paths.applies(None) == Some(true);
@@ -132,7 +132,9 @@ impl PartScope {
                 Some(true) => self.apply(program, record.decided_at(decided), results, state),
                 Some(false) => {
                     let is_unknown = self.tool.is_none() || self.files.first.is_none();
-                    state.counters.unscoped += u64::from(self.is_closed && is_unknown);
+                    let is_outside = self.rule_answers(program, &record).both() == Some(false);
+                    let is_unscoped = self.is_closed && is_unknown && is_outside;
+                    state.counters.unscoped += u64::from(is_unscoped);
                 }
             }
         }
@@ -200,8 +202,12 @@ impl PartScope {
         let path = match (&entry.paths, file) {
             (None, _) => Some(true),
             (Some(paths), Some(file)) => Some(paths.applies(Some(file)) == Some(true)),
-            (Some(paths), None) if self.files.are_in(paths) => Some(true),
-            (Some(_), None) => (self.is_closed || !self.has_files()).then_some(false),
+            (Some(_), None) if !self.has_files() => Some(false),
+            // The match may be about any file of the call, so each of them must be in scope, also those named later.
+            (Some(paths), None) => match self.files.all_in(paths) {
+                Some(false) => Some(false),
+                all => self.is_closed.then_some(all.is_some()),
+            },
         };
         ScopeAnswers { tool, path }
     }
@@ -316,14 +322,23 @@ impl PartScope {
     }
 }
 
-/// The files that a part has named. Memory does not grow with their number: of all but the first one only the scopes that
-/// they are in are kept.
+/// The files that a part has named. Memory does not grow with their number: of all but the first one, only their relation to
+/// each scope is kept.
 #[derive(Debug, Default)]
 pub(super) struct NamedFiles {
     /// The normal form of the first path.
     pub(super) first: Option<Box<str>>,
-    /// By the index of a scope: true if a later path is in it.
-    later: Vec<bool>,
+    /// By the index of a scope.
+    later: Vec<LaterFiles>,
+}
+
+/// The relation of the files after the first one to a scope.
+#[derive(Clone, Copy, Debug, Default)]
+struct LaterFiles {
+    /// True if one of them is in the scope.
+    any_in: bool,
+    /// True if one of them is not.
+    any_out: bool,
 }
 
 impl NamedFiles {
@@ -335,18 +350,34 @@ impl NamedFiles {
             Some(_) => {
                 for scope in scopes {
                     if self.later.len() <= scope.index {
-                        self.later.resize(scope.index + 1, false);
+                        self.later.resize(scope.index + 1, LaterFiles::default());
                     }
-                    self.later[scope.index] |= scope.applies(Some(&path)) == Some(true);
+                    let later = &mut self.later[scope.index];
+                    let is_in = scope.applies(Some(&path)) == Some(true);
+                    later.any_in |= is_in;
+                    later.any_out |= !is_in;
                 }
             }
         }
     }
 
     /// Returns true if one of the paths is in the scope.
-    fn are_in(&self, scope: &FileScope) -> bool {
-        let first = self.first.as_deref();
-        first.is_some_and(|first| scope.applies(Some(first)) == Some(true))
-            || self.later.get(scope.index).is_some_and(|is_in| *is_in)
+    fn any_in(&self, scope: &FileScope) -> bool {
+        self.first_in(scope) == Some(true) || self.later_of(scope).any_in
+    }
+
+    /// Returns true if all paths so far are in the scope, or `None` if there are none.
+    fn all_in(&self, scope: &FileScope) -> Option<bool> {
+        let first = self.first_in(scope)?;
+        Some(first && !self.later_of(scope).any_out)
+    }
+
+    fn first_in(&self, scope: &FileScope) -> Option<bool> {
+        let first = self.first.as_deref()?;
+        Some(scope.applies(Some(first)) == Some(true))
+    }
+
+    fn later_of(&self, scope: &FileScope) -> LaterFiles {
+        self.later.get(scope.index).copied().unwrap_or_default()
     }
 }

@@ -206,7 +206,7 @@ fn numbers_of_rules_made_in_code_have_the_limits_of_files() {
         ("match.repetition.unit-chars", |it| {
             it.condition = Condition::default();
             it.condition.repetition = Some(Repetition {
-                unit_chars: (1, u32::MAX),
+                unit_chars: (1, 4097),
                 times: 4,
                 near: false,
                 turns: None,

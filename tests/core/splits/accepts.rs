@@ -196,7 +196,7 @@ fn condition(random: &mut Random, out: &mut String) {
         1 => key("sequence", &patterns(random, 2)),
         2 => {
             let (name, value) = random.pick(&[
-                ("repetition", "{ unit-chars = [1, 65536], times = 2 }"),
+                ("repetition", "{ unit-chars = [1, 4096], times = 2 }"),
                 ("repetition", "{ times = 3, near = true, turns = 2 }"),
                 ("leak", "true"),
                 ("limit", "{ bytes = 1, lines = 1, deltas = 1, tokens = 1 }"),

@@ -5,11 +5,12 @@
 use std::fmt::{self, Display};
 use std::sync::Arc;
 
+use ttsr::conversation::ScreenedText;
 use ttsr::examples::{
     arg_in_regions, arg_names_matching, path_in_regions, path_matching, tool_in_scope,
 };
 use ttsr::rule::{Case, ToolOutcome};
-use ttsr::{Channel, Conversation, Cut, PartId, Rule};
+use ttsr::{Channel, Conversation, Cut, Hit, Pack, PartId, Rule, Stream};
 
 use crate::output::Escaped;
 
@@ -51,6 +52,47 @@ impl ExamplePart {
         }
         conversation.push(PART, &self.bytes).ok()?;
         conversation.close(PART).ok()
+    }
+
+    /// Reads the part as one delta with the rules of a pack. Returns the stream and its hits. `outcome` is as for
+    /// [`read`](Self::read).
+    pub(crate) fn stream(
+        &self,
+        pack: &Pack,
+        file: Option<&str>,
+        outcome: Option<ToolOutcome>,
+    ) -> (Stream, Vec<Hit>) {
+        let mut stream = pack.stream();
+        stream.open(PART, self.channel);
+        if let Some(file) = file {
+            stream.set_path(PART, file);
+        }
+        stream.set_outcome(PART, outcome.unwrap_or_default());
+        let mut hits = Vec::new();
+        if let Some(tool) = &self.tool {
+            hits.extend_from_slice(&stream.set_tool(PART, tool, "call"));
+        }
+        hits.extend_from_slice(&stream.push(PART, &self.bytes));
+        hits.extend_from_slice(&stream.finish());
+        (stream, hits)
+    }
+
+    /// Reads the part at once, as hosts do on the channels whose texts arrive whole: a message can quote captured groups only
+    /// there. Returns `None` on the channels that arrive in deltas.
+    pub(crate) fn screen(
+        &self,
+        conversation: &mut Conversation,
+        outcome: Option<ToolOutcome>,
+    ) -> Option<ScreenedText> {
+        let text = String::from_utf8_lossy(&self.bytes);
+        let tool = self.tool.as_deref();
+        match self.channel {
+            Channel::Text | Channel::Reasoning | Channel::ToolInput => None,
+            Channel::ToolOutput => {
+                Some(conversation.screen_output(tool, outcome.unwrap_or_default(), &text))
+            }
+            channel => Some(conversation.screen(channel, tool, &text)),
+        }
     }
 
     /// Returns a part with that text on that channel, within the scope of the rule.

@@ -901,6 +901,101 @@ examples.match = ["git push origin main"]
     assert_eq!(tried["captures"][2]["value"], serde_json::Value::Null);
 }
 
+/// A match that cannot be verified is no hit. An author must see that an example does not hit for this reason.
+#[test]
+fn test_and_explain_report_matches_that_exceed_a_limit() {
+    let root = scratch("undecided");
+    let text_of = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let text = "a".repeat(40) + "!";
+    let pack = |severity: &str, examples: &str| {
+        let pack = format!(
+            "schema = 1\npack.name = 's'\n[rule.r]\ndescription = 'd'\non = ['text']\nseverity = '{severity}'\n\
+             match.any = [{{ regex = '^(?:a|aa)+(a)\\1!(?<!a!)' }}]\n{examples}\n\
+             [rule.other]\ndescription = 'd'\non = ['text']\nmatch.any = [{{ literal = '!' }}]\n\
+             examples.match = ['{text}']\n"
+        );
+        fs::write(root.join("pack.toml"), pack).unwrap();
+    };
+    let run = |args: &[&str]| {
+        ttsr(args.iter().copied())
+            .current_dir(&root)
+            .output()
+            .unwrap()
+    };
+    let undecided = "undecided: 1 example with possible matches that exceed a limit";
+    let reason = "a possible match exceeds a limit and cannot be decided";
+
+    pack("error", &format!("examples.no-match = ['{text}']"));
+    let passed = run(&["test", "pack.toml"]);
+    assert_eq!(passed.status.code(), Some(0));
+    assert!(
+        text_of(&passed.stderr).contains(undecided),
+        "{}",
+        text_of(&passed.stderr)
+    );
+    let json = parsed(&events(
+        &run(&["test", "pack.toml", "--format", "json"]),
+        "test",
+    ));
+    let undecided_of =
+        |rule: &str| &json.iter().find(|it| it["rule"] == rule).unwrap()["undecided"];
+    assert_eq!(*undecided_of("s/r"), 1);
+    assert_eq!(*undecided_of("s/other"), serde_json::Value::Null);
+    let explained = run(&["explain", "s/r", "--pack", "pack.toml", "--text", &text]);
+    for line in [reason, "undecided possible matches: 1"] {
+        assert!(stdout(&explained).contains(line), "{}", stdout(&explained));
+    }
+
+    pack("error", &format!("examples.match = ['{text}']"));
+    let failed = run(&["test", "pack.toml"]);
+    assert!(stdout(&failed).contains(reason), "{}", stdout(&failed));
+
+    pack("critical", &format!("examples.match = ['{text}']"));
+    let hit = run(&["test", "pack.toml"]);
+    assert_eq!(hit.status.code(), Some(0));
+    assert!(
+        !text_of(&hit.stderr).contains("undecided"),
+        "{}",
+        text_of(&hit.stderr)
+    );
+}
+
+/// A host reads a whole text at once, so the message quotes what follows the byte at which the rule hits.
+#[test]
+fn messages_of_rules_on_whole_texts_quote_the_whole_match_as_in_a_host() {
+    let root = scratch("captured-whole");
+    for channel in ["tool-output", "user-input", "error"] {
+        let pack = format!(
+            r#"schema = 1
+pack.name = "s"
+[rule.agent]
+description = "The agent does not exist"
+on = ["{channel}"]
+action = "warn"
+match.any = [{{ regex = 'Unknown agent\b(?:[^\n]*Available agents: (?<options>[^\n]+))?' }}]
+message = "Take another.{{% if capture.options %}} There are: {{{{ capture.options }}}}{{% endif %}}"
+examples.match = ["Unknown agent: foo. Available agents: explore,  oracle"]
+"#
+        );
+        fs::write(root.join("pack.toml"), pack).unwrap();
+        let run = |args: &[&str]| {
+            ttsr(args.iter().copied())
+                .current_dir(&root)
+                .output()
+                .unwrap()
+        };
+        let text = "Unknown agent: foo. Available agents: explore,  oracle";
+        let args = ["explain", "s/agent", "--pack", "pack.toml", "--text", text];
+        let explained = run(&args);
+        let message = "Take another. There are: explore, oracle";
+        let shown = stdout(&explained);
+        assert!(shown.contains(message), "{channel}: {shown}");
+        run(&["docs", "--pack", "pack.toml", "--out", "pages"]);
+        let page = fs::read_to_string(root.join("pages/s.md")).unwrap();
+        assert!(page.contains(message), "{channel}: {page}");
+    }
+}
+
 #[test]
 fn a_benchmark_names_what_it_measured_and_prints_no_negative_saving() {
     let human = bench("human", &[]);

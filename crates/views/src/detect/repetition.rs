@@ -29,8 +29,8 @@ use crate::chunk::Chunk;
 
 /// The number of bytes of text that are kept for the backward scan.
 pub const WINDOW: usize = 16 << 10;
-/// The length of the longest unit, in bytes.
-pub(crate) const UNIT_BYTES: usize = WINDOW / 4;
+/// The length of the longest unit that is detected, in bytes.
+pub const UNIT_BYTES: usize = WINDOW / 4;
 /// The most bytes that are copied to the window before they are read.
 const BLOCK: usize = 256;
 /// The number of bytes that must recur for their distance to be proposed.
