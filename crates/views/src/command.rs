@@ -10,12 +10,13 @@
 //!
 //! - **wrapped**: the words after a program that runs them, such as `sudo`, `env`, `xargs` or `find -exec`;
 //! - **script**: the text that a program runs as shell code: `sh -c`, `eval`, `ssh host …`, `trap`, here-documents and
-//!   here-strings of a shell, constant output that a shell reads from a pipe or a process substitution, and constant text that
-//!   the same text has written to the file;
+//!   here-strings of a shell, constant output that a shell reads from a pipe or a process substitution, constant text that
+//!   the same text has written to the file, the value of a variable such as `GIT_EDITOR`, the lines of a crontab, and the
+//!   constant arguments of functions that run a command in the code of another language (`os.system("…")`);
 //! - **substitution**: `$( … )`, backquotes, `<( … )` and `>( … )`, also in double quotes and here-documents.
 //!
 //! The code that other interpreters run (`python -c`, `node -e`, a here-document of `psql`) is reported as
-//! [`CommandEvent::Code`] with its language. All other text is data: operands, comments, here-documents of `cat`, array
+//! [`CommandEvent::Code`] with its language; the commands in it follow its end. All other text is data: operands, comments, here-documents of `cat`, array
 //! elements, patterns of `case`.
 //!
 //! Redirections without a program (`> file`) are those of the program `:`. After a compound command they are a command of
@@ -69,7 +70,9 @@ mod arguments;
 mod arithmetic;
 mod body;
 mod braces;
+mod calls;
 mod echo;
+mod embedded;
 mod event;
 mod expansion;
 pub mod files;
@@ -89,6 +92,7 @@ mod simple;
 mod stored;
 mod text;
 mod trace;
+mod variables;
 mod view;
 mod word;
 

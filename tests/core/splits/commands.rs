@@ -100,8 +100,9 @@ impl CommandSink for Model {
                     _ => None,
                 };
                 if let Some(file) = file {
-                    // `if=b` names the file `b`.
-                    let value = file.rsplit('=').next().unwrap_or(file);
+                    // `if=b` names the file `b`, except for a program that copies the files of its operands.
+                    let copies = command.name == "cp" && word.role == WordRole::Operand;
+                    let value = file.rsplit('=').next().filter(|_| !copies).unwrap_or(file);
                     command.read.push((at, path(value.as_bytes())));
                     command.read.push((at, path(file.as_bytes())));
                 }
@@ -483,7 +484,7 @@ const RULES: [ModelRule; 22] = [
     ),
 ];
 
-const PIECES: [&str; 75] = [
+const PIECES: [&str; 80] = [
     "rm ",
     "rm ",
     "cat ",
@@ -559,6 +560,11 @@ const PIECES: [&str; 75] = [
     "perl <<<b ",
     "cat <<b | psql\na b\nb\n",
     "echo b | psql ",
+    "PAGER='cat b' ",
+    "perl -e 'system \"sh a\"' ",
+    "crontab - <<b\n@daily cat b | nc a\nb\n",
+    "socat EXEC:sh ",
+    "perl <<'b'\n`cat b`\nb\n",
 ];
 
 fn pack() -> Pack {

@@ -1,6 +1,7 @@
 //! Here-documents: the lines up to the delimiter, and what reads them.
 
 use super::super::chunk::Chunk;
+use super::embedded::{has_commands, run_embedded};
 use super::event::{CommandEvent, CommandId, CommandSink};
 use super::lexer::LexContext;
 use super::script::ScriptReader;
@@ -24,7 +25,8 @@ pub(super) struct HereDocument {
     line_begins: bool,
     /// The bytes of the line that match the delimiter.
     held: MappedText,
-    /// The text of the body, if the command writes it to its standard output and the text is needed.
+    /// The text of the body, if it is needed when it ends: the command writes it to its standard output, or it is code that
+    /// may run commands.
     copy: Option<Box<BodyCopy>>,
     /// The file that the command, or one that gets its output, writes the body to.
     pub(super) file: Option<OutputFile>,
@@ -55,13 +57,14 @@ struct BodyCopy {
     text: MappedText,
     /// True if the text contains expansions as written, or is truncated.
     has_gaps: bool,
+    is_truncated: bool,
     backslash: Option<InputByte>,
 }
 
 impl BodyCopy {
     fn push(&mut self, byte: InputByte, quoted: bool, most: usize) {
         if self.text.len() + 1 >= most {
-            self.has_gaps = true;
+            (self.has_gaps, self.is_truncated) = (true, true);
             return;
         }
         if let Some(backslash) = self.backslash.take() {
@@ -176,6 +179,9 @@ impl ScriptReader {
             } if self.level < cx.state.limits.scripts => {
                 let script = ScriptReader::nested(ShellSyntax::Posix, self.level + 1, command, &[]);
                 body.script = Some(Box::new(script));
+            }
+            HereConsumer::Code { language, .. } if has_commands(language) => {
+                body.copy = Some(Box::default());
             }
             HereConsumer::Passed => {
                 body.is_redirected |= !self.list().writes_output_of(body.command);
@@ -309,8 +315,12 @@ impl ScriptReader {
         }
         match (body.script.take(), body.consumer) {
             (Some(mut script), _) => script.finish(cx),
-            (None, HereConsumer::Code { command, .. }) => {
+            (None, HereConsumer::Code { command, language }) => {
                 cx.emit(CommandEvent::CodeEnd { command });
+                if let Some(copy) = body.copy.take() {
+                    cx.counters().long_words += u64::from(copy.is_truncated);
+                    run_embedded(&copy.text, command, language, (self.level, &[]), cx);
+                }
             }
             (None, _) => {}
         }

@@ -1,7 +1,6 @@
 //! Flags: clusters of letters, abbreviated words and attached values.
 
 use super::event::{CommandSink, WordRole};
-use super::input::emit_code;
 use super::layer::{CommandLayer, LayerInput, Wrapping, run_script};
 use super::program::{FlagStyle, OptionKind, ProgramAction, ProgramSpec, StdinShell, options_of};
 use super::simple::SimpleReader;
@@ -303,7 +302,8 @@ impl SimpleReader {
                 let text = word.text.slice(at, word.text.len());
                 if kind == OptionKind::Code {
                     let language = layer.spec.map_or("", |spec| spec.language);
-                    return emit_code(&text, layer.id, language, cx);
+                    let id = layer.id;
+                    return self.run_code(&text, id, language, (level, &stdin), cx);
                 }
                 let (id, syntax) = (layer.id, layer.script_syntax());
                 layer.names_command();

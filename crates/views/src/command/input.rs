@@ -1,6 +1,7 @@
 //! The standard input of a command where its text is known: code that the command runs, and words that `xargs` appends.
 
 use super::echo::KnownOutput;
+use super::embedded::run_embedded;
 use super::event::{CommandEvent, CommandId, CommandSink, CommandWord, WordRole, WordTraits};
 use super::layer::{CommandLayer, Wrapping, run_script};
 use super::path::normalize_path;
@@ -24,8 +25,22 @@ impl SimpleReader {
                 let streams = run_script(text, place, command, &[], cx);
                 self.chain.extend_from_slice(&streams.outputs);
             }
-            _ => emit_code(text, command, language, cx),
+            _ => self.run_code(text, command, language, (place.1, &[]), cx),
         }
+    }
+
+    /// Reports a text as code, and reads the commands that it runs. `stdin` are the commands that write their standard input.
+    pub(super) fn run_code<S: CommandSink>(
+        &mut self,
+        text: &MappedText,
+        command: CommandId,
+        language: &'static str,
+        (level, stdin): (usize, &[CommandId]),
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        emit_code(text, command, language, cx);
+        let streams = run_embedded(text, command, language, (level, stdin), cx);
+        self.add_streams(streams);
     }
 
     /// Returns true if `xargs` appends the words of the standard input to the command that it runs.
@@ -100,7 +115,7 @@ impl SimpleReader {
 }
 
 /// Emits a text as code.
-pub(super) fn emit_code<S: CommandSink>(
+fn emit_code<S: CommandSink>(
     text: &MappedText,
     command: CommandId,
     language: &'static str,

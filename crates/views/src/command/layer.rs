@@ -1,6 +1,7 @@
 //! One command of a chain of wrappers: the roles of its words by the table of its program.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::super::chunk::OffsetMap;
 use super::arguments::POSITIONAL;
@@ -10,7 +11,6 @@ use super::event::{
 };
 use super::flags::setting_script;
 use super::ids::{CommandIds, StdinCode};
-use super::input::emit_code;
 use super::parallel::ParallelTemplate;
 use super::path::normalize_path;
 use super::program::{
@@ -20,6 +20,7 @@ use super::program::{
 use super::script::ScriptReader;
 use super::simple::{SimpleReader, assign, constant};
 use super::text::MappedText;
+use super::variables::run_variable;
 use super::word::{ReadWord, assignment};
 use super::{ReadContext, ShellSyntax};
 
@@ -629,6 +630,8 @@ impl SimpleReader {
                         cx.state.assign_output(variable, word.substitutions);
                     }
                     assign(layer.id, word, name, value, cx);
+                    let streams = run_variable(layer.id, word, (name, value), place.1, cx);
+                    self.chain.extend_from_slice(&streams.outputs);
                 }
             }
             // `time ! a` negates the status of the pipeline.
@@ -650,6 +653,10 @@ impl SimpleReader {
             ProgramAction::EachOperand if !inert => {
                 layer.operand(word, cx);
                 self.read_value(word, OptionKind::Script, place, cx);
+            }
+            ProgramAction::SocketAddresses if !inert => {
+                layer.operand(word, cx);
+                self.run_address(word, place.1, cx);
             }
             ProgramAction::FirstOperand if layer.operands == 0 && !inert => {
                 layer.operand(word, cx);
@@ -676,6 +683,23 @@ impl SimpleReader {
             }
             _ => self.read_plain_operand(word, cx),
         }
+    }
+
+    /// Reads the commands of an address of `socat`: `EXEC:…`, `SYSTEM:…` and `SHELL:…` up to a comma.
+    fn run_address<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        level: usize,
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let (Some(layer), Some(command)) = (self.layers.last(), address_command(word.bytes()))
+        else {
+            return;
+        };
+        let (id, stdin) = (layer.id, self.stdin);
+        let text = word.text.slice(command.start, command.end);
+        let streams = run_script(&text, (ShellSyntax::Posix, level), id, &stdin, cx);
+        self.add_streams(streams);
     }
 
     /// Reads an operand of `source`.
@@ -805,7 +829,8 @@ impl SimpleReader {
         cx: &mut ReadContext<'_, S>,
     ) {
         if language != "sh" {
-            return emit_code(text, command, language, cx);
+            let stdin = self.stdin;
+            return self.run_code(text, command, language, (level, &stdin), cx);
         }
         let place = (ShellSyntax::Posix, level);
         let streams = run_script(text, place, command, &self.stdin, cx);
@@ -886,12 +911,9 @@ impl SimpleReader {
             }
             OptionKind::Code => {
                 outputs_are_code(layer.id, word, cx);
-                emit_code(
-                    word.text,
-                    layer.id,
-                    layer.spec.map_or("", |spec| spec.language),
-                    cx,
-                );
+                let (id, language) = (layer.id, layer.spec.map_or("", |spec| spec.language));
+                let stdin = self.stdin;
+                self.run_code(word.text, id, language, (place.1, &stdin), cx);
             }
             _ => {}
         }
@@ -968,6 +990,31 @@ fn set_positional<S: CommandSink>(
         let fits = cx.state.lists.set(POSITIONAL, words, most);
         cx.counters().expansions += u64::from(!fits);
     }
+}
+
+/// Returns the range of the command in an address of `socat`, without the quotes around all of it.
+fn address_command(address: &[u8]) -> Option<Range<usize>> {
+    let colon = address.iter().position(|&byte| byte == b':')?;
+    let runs: [&[u8]; 3] = [b"exec", b"system", b"shell"];
+    let keyword = &address[..colon];
+    runs.iter().find(|it| keyword.eq_ignore_ascii_case(it))?;
+    let start = colon + 1;
+    let text = &address[start..];
+    if let Some(&quote) = text.first().filter(|it| matches!(it, b'"' | b'\''))
+        && let Some(len) = text[1..].iter().position(|&byte| byte == quote)
+    {
+        return Some(start + 1..start + 1 + len);
+    }
+    let mut quote = None;
+    let len = text.iter().position(|&byte| {
+        match (quote, byte) {
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (Some(open), _) if open == byte => quote = None,
+            _ => {}
+        }
+        quote.is_none() && byte == b','
+    });
+    Some(start..start + len.unwrap_or(text.len()))
 }
 
 /// Returns the text that a name of a key stands for in `tmux send-keys`, if it ends a word or a command.

@@ -70,6 +70,8 @@ pub(super) enum ProgramAction {
     FirstOperand,
     /// Each operand, as a script.
     EachOperand,
+    /// Its operands are addresses of `socat`, some of which are scripts: `EXEC:…`.
+    SocketAddresses,
     /// The words after `--`, as a command.
     AfterSeparator,
     /// A script: the first operand after `-c`, or its standard input.

@@ -8,12 +8,14 @@
 mod cloud;
 mod containers;
 mod files;
+pub(super) mod functions;
 mod git;
 mod network;
 mod packages;
 mod projects;
 mod shells;
 mod system;
+pub(super) mod variables;
 mod windows;
 mod wrappers;
 

@@ -15,6 +15,7 @@ use super::program::ProgramAction;
 use super::script::ScriptReader;
 use super::stored::OutputFile;
 use super::text::MappedText;
+use super::variables::run_variable;
 use super::word::{ReadWord, WordBuffer, assignment};
 use super::{ReadContext, ShellSyntax};
 
@@ -356,7 +357,10 @@ impl ScriptReader {
             }
             record(&complete, name, value, cx);
             record_array(word, name, value, cx);
-            return assign(command, &complete, name, value, cx);
+            assign(command, &complete, name, value, cx);
+            let streams = run_variable(command, &complete, (name, value), place.1, cx);
+            list.command.chain.extend_from_slice(&streams.outputs);
+            return;
         }
         list.read_body_word(complete.bytes(), cx);
         list.command.read_word(&complete, place, cx);

@@ -59,13 +59,20 @@ impl MappedText {
     /// Returns a part of the text.
     pub(super) fn slice(&self, from: usize, to: usize) -> MappedText {
         let mut part = MappedText::default();
-        let mut at = 0;
-        for chunk in self.chunks(0) {
-            let end = at + chunk.bytes.len();
-            let (start, stop) = (from.clamp(at, end) - at, to.clamp(at, end) - at);
-            let chunk = chunk.slice(start..stop);
+        let first = self.runs.partition_point(|run| run.0 <= from);
+        let runs = &self.runs[first.saturating_sub(1)..];
+        for (index, &(at, offsets)) in runs.iter().enumerate() {
+            if at >= to {
+                break;
+            }
+            let end = runs.get(index + 1).map_or(self.bytes.len(), |run| run.0);
+            let chunk = Chunk {
+                bytes: &self.bytes[at..end],
+                offsets,
+                decided: 0,
+            };
+            let chunk = chunk.slice(from.max(at) - at..to.min(end) - at);
             part.push(chunk.bytes, chunk.offsets);
-            at = end;
         }
         part
     }

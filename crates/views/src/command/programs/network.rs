@@ -1,6 +1,6 @@
 //! Transfers and network tools. Sources: the manuals of curl 8.11, wget 1.25, OpenSSH 9.9, OpenBSD nc and ncat 7.
 
-use super::super::program::{FlagStyle, ProgramSpec};
+use super::super::program::{FlagStyle, ProgramAction, ProgramSpec};
 
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(
@@ -46,7 +46,8 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         &["socat"],
         "-d -D -h~ -V~ -x -v -u -U -s -b= -t= -T= -l= -ly -lf= -L= -W= -4 -6",
     )
-    .style(FlagStyle::Words),
+    .style(FlagStyle::Words)
+    .action(ProgramAction::SocketAddresses),
     ProgramSpec::new(
         &["mail", "mailx", "s-nail", "mutt"],
         "-a= -A= -b= -c= -d -E -e= -F= -f= -H -i= -I -l= -n -N -q= -r= -R -s= -S= -t -T= -u= -v -V~ -x -y -z -Z --attach= --subject= --to= --cc= --bcc= --append= --help~ --version~",

@@ -16,7 +16,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["useradd", "usermod", "adduser"], "-a -b= -c= -d= -D -e= -f= -g= -G= -k= -K= -L -l= -m -M -N -o -p= -r -R= -s= -u= -U --append --comment= --create-home --disabled-password --gecos= --gid= --groups= --home= --lock --login= --move-home --password= --shell= --system --uid= --unlock --help~"),
     ProgramSpec::new(&["userdel", "deluser", "groupdel", "delgroup"], "-f -r -R= -P= -Z --force --remove --remove-home --remove-all-files --root= --help~"),
     ProgramSpec::new(&["passwd", "chpasswd", "chage"], "-a -d -e -E= -h~ -i= -I= -k -l -m -M= -n= -q -r= -R= -S~ -u -w= -W= -x= --all --delete --expire --keep-tokens --lock --stdin --unlock --help~"),
-    ProgramSpec::new(&["crontab"], "-e -i -l~ -r -s -u= -V~"),
+    ProgramSpec::new(&["crontab"], "-e~ -i -l~ -n= -r~ -s -T -u= -V~ -x=").interprets("cron"),
     ProgramSpec::new(&["at", "batch"], "-b -c~ -d~ -f= -l~ -m -M -q= -r~ -t= -v -V~").stdin_shell(StdinShell::Always),
     ProgramSpec::new(&["iptables", "ip6tables", "nft", "ufw"], "-4 -6 -A -a -C -c= -d= -D -E -f -F -g= -h~ -i= -I -j= -L~ -m= -n -N -o= -p= -P -R -S~ -s= -t= -v -V~ -w? -X -Z --append --comment= --ctstate= --delete --destination= --dport= --flush --force --icmp-type= --in-interface= --insert --jump= --line-numbers --limit= --list~ --match= --numeric \
         --out-interface= --policy --protocol= --reject-with= --source= --sport= --state= --table= --to-destination= --help~ --version~"),
