@@ -39,8 +39,8 @@ pub(crate) struct CommandSet {
     home: Option<Box<str>>,
     /// True if a rule holds text back until these patterns are decided.
     holds: bool,
-    /// True if a pattern has `reads` or `file-is-code`.
-    reads_files: bool,
+    /// True if a pattern has `reads` or `file-is-code`, or a relation to a command whose output may get there by a file.
+    follows_files: bool,
     /// The expressions of `code`, each once.
     codes: Vec<PatternTree>,
     /// The index of each text in `codes`.
@@ -369,9 +369,9 @@ impl CommandSet {
         self.holds
     }
 
-    /// Returns true if a pattern has `reads` or `file-is-code`.
-    pub(crate) fn reads_files(&self) -> bool {
-        self.reads_files
+    /// Returns true if the files that commands read and write matter to a pattern.
+    pub(crate) fn follows_files(&self) -> bool {
+        self.follows_files
     }
 
     pub(crate) fn pattern(&self, index: u32) -> &CommandPattern {
@@ -423,8 +423,10 @@ impl CommandSet {
         let mut compiled = CommandPattern::compile(pattern, owner, operands, &mut self.read_globs)?;
         let code = pattern.command.as_deref().and_then(|it| it.code.as_ref());
         compiled.code = code.and_then(|text| Some(self.add_code(text, trees.codes.next()?)));
-        let file_is_code = compiled.required & requirement::FILE_IS_CODE != 0;
-        self.reads_files |= compiled.reads.is_some() || file_is_code;
+        let related = pattern.command.as_deref();
+        self.follows_files |= compiled.reads.is_some()
+            || compiled.required & requirement::FILE_IS_CODE != 0
+            || related.is_some_and(|it| it.pipe_to.is_some() || it.pipe_from.is_some());
         let index = self.patterns.len() as u32;
         self.patterns.push(compiled);
         // A glob without wildcards is an entry of a table, so most names of programs are matched with no glob.
@@ -441,7 +443,6 @@ impl CommandSet {
                 glob => self.add_glob(glob, index)?,
             }
         }
-        let related = pattern.command.as_deref();
         if let Some(to) = related.and_then(|command| command.pipe_to.as_deref()) {
             let to = self.add_pattern(to, None, trees)?;
             self.patterns[index as usize].pipe_to = Some(to);
@@ -598,28 +599,6 @@ impl CommandPattern {
         };
         let no_flags = wanted.no_flags.iter().map(|entry| spellings(entry));
         let no_flags = no_flags.collect::<Result<Vec<_>, _>>()?;
-        let min_operands = wanted.min_operands.unwrap_or(0);
-        let required = [
-            (wanted.operand.is_some(), requirement::OPERAND),
-            (wanted.operands_all.is_some(), requirement::OPERANDS_ALL),
-            (!wanted.env.is_empty(), requirement::ENV),
-            (!wanted.redirect_to.is_empty(), requirement::REDIRECT_TO),
-            (!wanted.reads.is_empty(), requirement::READS),
-            (wanted.stdin_is_code, requirement::STDIN_IS_CODE),
-            (wanted.file_is_code, requirement::FILE_IS_CODE),
-            (
-                !wanted.no_flags.is_empty()
-                    || wanted.operands_all.is_some()
-                    || wanted.last_operand.is_some()
-                    || wanted.max_operands.is_some(),
-                requirement::END,
-            ),
-            (wanted.last_operand.is_some(), requirement::LAST_OPERAND),
-            (min_operands > 0, requirement::MIN_OPERANDS),
-            (wanted.directory.is_some(), requirement::DIRECTORY),
-            (wanted.code.is_some(), requirement::CODE),
-        ];
-        let required = required.into_iter().filter(|(is_required, _)| *is_required);
         Ok(CommandPattern {
             owner,
             subcommands: subcommands
@@ -637,17 +616,44 @@ impl CommandPattern {
             last_operand: regex(&wanted.last_operand),
             directory: regex(&wanted.directory),
             code: None,
-            min_operands,
+            min_operands: wanted.min_operands.unwrap_or(0),
             max_operands: wanted.max_operands.unwrap_or(u32::MAX),
             env: wanted.env.iter().map(variable).collect::<Result<_, _>>()?,
             redirect_to: FileGlobs::new(&wanted.redirect_to)?,
             reads: ReadGlobs::new(&wanted.reads, read_globs)?,
-            required: required.fold(0, |bits, (_, bit)| bits | bit),
+            required: required_bits(wanted),
             pipe_to: None,
             pipe_from: None,
             runs: None,
         })
     }
+}
+
+/// Returns the bits of the requirements that a command must meet.
+fn required_bits(wanted: &CommandRequirements) -> u16 {
+    let waits_for_end = !wanted.no_flags.is_empty()
+        || wanted.operands_all.is_some()
+        || wanted.last_operand.is_some()
+        || wanted.max_operands.is_some();
+    let required = [
+        (wanted.operand.is_some(), requirement::OPERAND),
+        (wanted.operands_all.is_some(), requirement::OPERANDS_ALL),
+        (!wanted.env.is_empty(), requirement::ENV),
+        (!wanted.redirect_to.is_empty(), requirement::REDIRECT_TO),
+        (!wanted.reads.is_empty(), requirement::READS),
+        (wanted.stdin_is_code, requirement::STDIN_IS_CODE),
+        (wanted.file_is_code, requirement::FILE_IS_CODE),
+        (waits_for_end, requirement::END),
+        (wanted.last_operand.is_some(), requirement::LAST_OPERAND),
+        (
+            wanted.min_operands.is_some_and(|least| least > 0),
+            requirement::MIN_OPERANDS,
+        ),
+        (wanted.directory.is_some(), requirement::DIRECTORY),
+        (wanted.code.is_some(), requirement::CODE),
+    ];
+    let required = required.into_iter().filter(|(is_required, _)| *is_required);
+    required.fold(0, |bits, (_, bit)| bits | bit)
 }
 
 fn is_flag(

@@ -440,7 +440,7 @@ impl Commands {
 
     /// Adds a word after the program.
     fn add_argument(&mut self, set: &CommandSet, index: usize, word: &CommandWord<'_>) {
-        if self.known[index].progress.is_empty() && !set.reads_files() {
+        if self.known[index].progress.is_empty() && !set.follows_files() {
             return;
         }
         match &word.role {
@@ -579,7 +579,7 @@ impl Commands {
         word: &CommandWord<'_>,
         path: &[u8],
     ) {
-        if !set.reads_files() {
+        if !set.follows_files() {
             return;
         }
         let command = &mut *self.known[index];
@@ -627,7 +627,7 @@ impl Commands {
 
     /// Adds the files that the text of a word, or its value, may name.
     fn add_reads(&mut self, set: &CommandSet, index: usize, word: &CommandWord<'_>, path: &[u8]) {
-        if path.len() > MAX_TEXT_BYTES || !set.reads_files() {
+        if path.len() > MAX_TEXT_BYTES || !set.follows_files() {
             return;
         }
         let command = &self.known[index];

