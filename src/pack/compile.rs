@@ -234,7 +234,10 @@ fn compile_patterns<'r>(
 
 /// Compiles one pattern after the other, with the globs and the budget of the pack.
 struct PatternCompiler<'c, 'r> {
-    #[cfg_attr(not(feature = "lookaround"), expect(dead_code))]
+    #[cfg_attr(
+        not(feature = "lookaround"),
+        expect(dead_code, reason = "only patterns with look-around need it")
+    )]
     context: &'c LoadContext<'c>,
     globs: &'c mut GlobCache<'r>,
     budget: &'c mut StateBudget,
@@ -577,15 +580,7 @@ fn compile_channel(
         builder.build(conditions, layout, build)
     });
     let mut views = views.collect::<Result<Vec<_>, _>>()?;
-    let detector_sources = detectors.iter().map(|it| it.spec.source(Channel::Text));
-    let sources = detector_sources.chain(views.iter().map(|view| view.key.source));
-    let has_headings = |view: &ViewRules| view.key.regions.contains(RegionSet::HEADING);
-    let markdown = match sources.clone().any(|it| it == Some(ViewSource::Markdown)) {
-        false => MarkdownUse::None,
-        // Detectors distinguish no headings.
-        true if views.iter().any(has_headings) => MarkdownUse::Regions,
-        true => MarkdownUse::HeadingsAreProse,
-    };
+    let products = ProductCache::new(markdown_use(&detectors, &views));
     Ok(Some(ChannelRules {
         raw: views.remove(0),
         views: views.into_boxed_slice(),
@@ -594,8 +589,21 @@ fn compile_channel(
         #[cfg(feature = "ast")]
         shapes,
         file_scopes: file_scopes.into_values().collect(),
-        products: ProductCache::new(markdown),
+        products,
     }))
+}
+
+/// Returns the regions of Markdown that the rules of a channel distinguish.
+fn markdown_use(detectors: &[DetectorRule], views: &[ViewRules]) -> MarkdownUse {
+    let of_detectors = detectors.iter().map(|it| it.spec.source(Channel::Text));
+    let mut sources = of_detectors.chain(views.iter().map(|view| view.key.source));
+    let has_headings = |view: &ViewRules| view.key.regions.contains(RegionSet::HEADING);
+    match sources.any(|it| it == Some(ViewSource::Markdown)) {
+        false => MarkdownUse::None,
+        // Detectors distinguish no headings.
+        true if views.iter().any(has_headings) => MarkdownUse::Regions,
+        true => MarkdownUse::HeadingsAreProse,
+    }
 }
 
 /// Adds the patterns of the rule at `index` to the builders of the views that they read. The first builder is that of the

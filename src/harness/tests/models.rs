@@ -343,7 +343,7 @@ mod worker {
             let job: Job = Box::new(move |own| {
                 own.with_mut(|own| {
                     // SAFETY: loom checks that no other thread accesses the cell at the same time.
-                    #[allow(unsafe_code)]
+                    #[allow(unsafe_code, reason = "the cells of loom give raw pointers")]
                     unsafe {
                         *own = question;
                     }

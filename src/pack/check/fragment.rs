@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use toml::de::{DeTable, DeValue};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::DeferredFault;
 use super::draft::Place;
@@ -505,17 +506,31 @@ fn collect_file(
         .entry(scope(name.unwrap_or_default(), file))
         .or_default();
     for (key, value) in table.iter() {
+        pack.add(file, text, is_broken, (key, value));
+    }
+}
+
+impl PackFragments {
+    /// Adds an entry of `[patterns]` of a file, with its fault.
+    fn add(
+        &mut self,
+        file: usize,
+        file_text: &str,
+        is_broken: bool,
+        (key, value): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>),
+    ) {
         let at = |span| Place { file, span };
-        let text_ = FragmentText {
-            text: value.get_ref().as_str().unwrap_or_default().to_owned(),
+        let written = value.get_ref().as_str();
+        let text = FragmentText {
+            text: written.unwrap_or_default().to_owned(),
             at: at(value.span()),
-            first: value.get_ref().as_str().and_then(|written| {
+            first: written.and_then(|written| {
                 let span = value.span();
                 Text {
                     value: written,
                     span,
                 }
-                .inner(text)
+                .inner(file_text)
             }),
         };
         let fault = match is_broken {
@@ -528,25 +543,22 @@ fn collect_file(
         };
         let has_fault = fault.is_some();
         let name = key.get_ref().to_string();
-        pack.faults
+        self.faults
             .extend(fault.map(|fault| (name.clone(), place, fault)));
-        if pack.by_name.contains_key(&name) {
+        if self.by_name.contains_key(&name) {
             let message = format!("there is already a fragment {} in this pack", quote(&name));
             let fault = Fault::new(&code::DUPLICATE_FRAGMENT, message)
                 .with_help("the files of a pack share their fragments; rename one of the two");
-            pack.faults.push((name, at(key.span()), fault));
-            continue;
+            return self.faults.push((name, at(key.span()), fault));
         }
-        pack.by_name.insert(
-            name,
-            Fragment {
-                references: References::find(&text_.text),
-                text: text_,
-                key: at(key.span()),
-                is_broken: is_broken || has_fault,
-                height: 0,
-            },
-        );
+        let fragment = Fragment {
+            references: References::find(&text.text),
+            text,
+            key: at(key.span()),
+            is_broken: is_broken || has_fault,
+            height: 0,
+        };
+        self.by_name.insert(name, fragment);
     }
 }
 

@@ -296,7 +296,7 @@ impl RuleProgress {
             // Without a bound on the distance, the first end is as good as any later one.
             return None;
         }
-        // What is too far from here is also too far from any end that follows. The oldest end is the farthest.
+        // An end that is too far from this match is too far from any later one as well. The oldest end is the farthest.
         let is_far = |known: &mut MatchSpan| !fits_within(compound.within, known.with(span));
         while ends.len() >= PENDING_MATCHES && ends.pop_front_if(is_far).is_some() {}
         ends.push_back(whole);
