@@ -389,42 +389,53 @@ impl CodeScanner<'_> {
             }
             CallForm::ProgramAndList => {
                 let (program, end) = self.constant(at)?;
-                let mut words = vec![program];
-                let after = self.skip_space(end);
-                let list = match self.rest(after).strip_prefix(b",") {
-                    Some(_) => self.list(after + 1),
-                    None => None,
-                };
+                let list = self.after_comma(end).and_then(|at| self.list(at));
                 let end = list.as_ref().map_or(end, |(_, end)| *end);
-                words.extend(list.into_iter().flat_map(|(words, _)| words));
+                let arguments = list.into_iter().flat_map(|(words, _)| words);
+                let words: Vec<_> = std::iter::once(program).chain(arguments).collect();
                 let script = match self.runs_shell(end) {
                     true => joined_words(&words),
                     false => quoted_words(&words),
                 };
                 self.ends_argument(end, is_closed).then_some(script)
             }
+            CallForm::ProgramAndNamedWords => {
+                let (program, end) = self.constant(at)?;
+                let at = self.after_comma(end)?;
+                let (mut words, end) = self.list(at).or_else(|| self.words(at))?;
+                words[0] = program;
+                self.ends_argument(end, is_closed)
+                    .then(|| quoted_words(&words))
+            }
         }
     }
 
-    /// Returns the script of a call whose arguments are a script, or the words of a command.
-    fn script_or_words(&self, mut at: usize, is_closed: bool) -> Option<MappedText> {
-        let mut words = Vec::new();
-        loop {
-            let (word, end) = self.constant(at)?;
+    /// Returns the index after the comma that follows an argument.
+    fn after_comma(&self, end: usize) -> Option<usize> {
+        let at = self.skip_space(end);
+        (self.rest(at).first() == Some(&b',')).then_some(at + 1)
+    }
+
+    /// Reads constants that commas separate. Returns them, at least one, and the index after the last one.
+    fn words(&self, at: usize) -> Option<(Vec<MappedText>, usize)> {
+        let (word, mut end) = self.constant(at)?;
+        let mut words = vec![word];
+        while let Some(next) = self.after_comma(end) {
+            let (word, after) = self.constant(next)?;
             words.push(word);
-            if !self.ends_argument(end, is_closed) {
-                return None;
-            }
-            let after = self.skip_space(end);
-            if self.rest(after).first() != Some(&b',') {
-                break;
-            }
-            at = after + 1;
+            end = after;
         }
-        match words.len() {
-            1 => words.pop(),
-            _ => Some(quoted_words(&words)),
-        }
+        Some((words, end))
+    }
+
+    /// Returns the script of a call whose arguments are a script, or the words of a command.
+    fn script_or_words(&self, at: usize, is_closed: bool) -> Option<MappedText> {
+        let (mut words, end) = self.words(at)?;
+        let script = match words.len() {
+            1 => words.pop()?,
+            _ => quoted_words(&words),
+        };
+        self.ends_argument(end, is_closed).then_some(script)
     }
 
     /// Reads constant strings that are joined, after blanks. Returns their text and the index after them.

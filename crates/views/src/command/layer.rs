@@ -560,11 +560,17 @@ impl SimpleReader {
                 },
                 cx,
             );
-            if flag == "-File" {
+            let is_at = layer.spec.is_some_and(|spec| spec.names.contains(&"at"));
+            let is_job = is_at && flag == "-f" && layer.input != LayerInput::Inert;
+            if flag == "-File" || is_job {
                 layer.runs_file(word, cx);
             }
             if kind == OptionKind::Pair {
                 layer.awaiting = Some((flag, OptionKind::Value));
+            }
+            if is_job {
+                let command = layer.id;
+                return self.run_written(word, command, "sh", place, cx);
             }
             return self.read_value(word, kind, place, cx);
         }

@@ -47,6 +47,8 @@ pub(in super::super) enum CallForm {
     WordList,
     /// A program, and a list of its arguments; with `shell: true` a script.
     ProgramAndList,
+    /// A program, its name, and its arguments; the last two as one list or one by one.
+    ProgramAndNamedWords,
 }
 
 pub(in super::super) const LANGUAGES: &[CodeSyntax] = &[
@@ -70,6 +72,10 @@ pub(in super::super) const LANGUAGES: &[CodeSyntax] = &[
                 "subprocess.run subprocess.call subprocess.check_call subprocess.check_output subprocess.Popen sp.run sp.call \
                 sp.check_call sp.check_output sp.Popen check_call check_output Popen pty.spawn",
                 CallForm::WordList,
+            ),
+            (
+                "os.execv os.execvp os.execve os.execvpe os.execl os.execlp os.posix_spawn os.posix_spawnp",
+                CallForm::ProgramAndNamedWords,
             ),
         ],
     },
