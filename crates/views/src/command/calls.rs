@@ -620,7 +620,7 @@ fn is_name_byte(byte: u8) -> bool {
 }
 
 /// Returns the number of blanks at the start of a text.
-fn blanks(text: &[u8]) -> usize {
+pub(super) fn blanks(text: &[u8]) -> usize {
     text.iter()
         .take_while(|it| matches!(it, b' ' | b'\t'))
         .count()

@@ -1,11 +1,12 @@
 //! The commands in code of another language: the arguments of functions that run a shell, the lines of a crontab, and the
 //! lines with which clients of databases leave for a shell.
 
+use super::calls::{blanks, called_scripts};
 use super::event::{CommandId, CommandSink};
 use super::layer::{ScriptStreams, run_script};
 use super::programs::functions::code_syntax;
 use super::text::MappedText;
-use super::{ReadContext, ShellSyntax, calls};
+use super::{ReadContext, ShellSyntax};
 
 /// Returns true if code in the language is searched for commands.
 pub(super) fn has_commands(language: &str) -> bool {
@@ -37,7 +38,7 @@ fn scripts(code: &MappedText, language: &str) -> Vec<MappedText> {
         "sql" => lines(code).filter_map(|line| shell_escape(&line)).collect(),
         _ => {
             let syntax = code_syntax(language);
-            syntax.map_or_else(Vec::new, |syntax| calls::called_scripts(code, syntax))
+            syntax.map_or_else(Vec::new, |syntax| called_scripts(code, syntax))
         }
     }
 }
@@ -103,11 +104,4 @@ fn shell_escape(line: &MappedText) -> Option<MappedText> {
     let escapes: [&[u8]; 3] = [b".shell ", b".system ", b"\\!"];
     let escape = escapes.iter().find(|it| bytes[begin..].starts_with(it))?;
     Some(line.slice(begin + escape.len(), bytes.len()))
-}
-
-/// Returns the number of blanks at the start of a text.
-fn blanks(text: &[u8]) -> usize {
-    text.iter()
-        .take_while(|it| matches!(it, b' ' | b'\t'))
-        .count()
 }
