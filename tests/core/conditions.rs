@@ -92,7 +92,8 @@ struct Reply {
     /// byte before it ends.
     starts: Vec<usize>,
     ends: Vec<usize>,
-    file: &'static str,
+    /// The files that a call names, one or two.
+    files: Vec<&'static str>,
     tool: &'static str,
     is_tool_first: bool,
 }
@@ -238,7 +239,7 @@ impl Model {
     /// Returns true if the rule applies to the part.
     fn applies(&self, reply: &Reply) -> bool {
         reply.channel == Channel::Text
-            || (self.paths.is_none() || reply.file.ends_with(".rs"))
+            || (self.paths.is_none() || reply.files.iter().any(|it| it.ends_with(".rs")))
                 && self.tools.is_none_or(|tool| tool == reply.tool)
     }
 
@@ -252,7 +253,8 @@ impl Model {
                 regex::Regex::new(&regex).unwrap().is_match(matched)
             };
             (entry.text.is_empty() || entry.text.iter().any(glob))
-                && (entry.paths.is_none() || is_call && reply.file.ends_with(".rs"))
+                && (entry.paths.is_none()
+                    || is_call && reply.files.iter().all(|it| it.ends_with(".rs")))
                 && entry.tools.is_none_or(|tool| is_call && tool == reply.tool)
         })
     }
@@ -413,14 +415,21 @@ impl Reply {
     fn new(random: &mut Random) -> Reply {
         let haystack = text(random);
         let channel = random.pick(&[Channel::Text, Channel::ToolInput]);
-        let file = random.pick(&["a.rs", "b.py"]);
+        let count = 1 + usize::from(random.one_in(3));
+        let files: Vec<_> = (0..count)
+            .map(|_| random.pick(&["a.rs", "b.py", "c.rs"]))
+            .collect();
+        let file = files[0];
+        let other = files.get(1).map_or_else(String::new, |other| {
+            format!(",\"old\":{{\"path\":\"{other}\"}}")
+        });
         let mut reply = Reply {
             channel,
             bytes: Vec::new(),
             haystack,
             starts: Vec::new(),
             ends: vec![0],
-            file,
+            files,
             tool: random.pick(&["write", "edit"]),
             is_tool_first: random.one_in(2),
         };
@@ -444,8 +453,8 @@ impl Reply {
         }
         if is_call {
             let tail = match is_file_first {
-                true => "\"}".to_owned(),
-                false => format!("\",\"path\":\"{file}\"}}"),
+                true => format!("\"{other}}}"),
+                false => format!("\"{other},\"path\":\"{file}\"}}"),
             };
             reply.bytes.extend_from_slice(tail.as_bytes());
         }
@@ -672,10 +681,10 @@ fn run(seeds: std::ops::Range<usize>) -> (usize, usize) {
             let reply = Reply::new(&mut random);
             let about = || {
                 format!(
-                    "seed {seed}, reply {number}\n{}\n{:?} {} {} {}\n{}",
+                    "seed {seed}, reply {number}\n{}\n{:?} {:?} {} {}\n{}",
                     text(&models),
                     reply.channel,
-                    reply.file,
+                    reply.files,
                     reply.tool,
                     reply.is_tool_first,
                     reply.bytes.escape_ascii()
