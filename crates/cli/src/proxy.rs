@@ -28,7 +28,7 @@ use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus, load};
 use reload::WatchedPacks;
 use reported_store::ReportedStore;
-use settings::ProxySettings;
+use settings::{ProxySettings, ThreadCount};
 use signals::PassedSignals;
 
 /// Apply rules to the requests and replies of model providers, between any client and its provider
@@ -72,6 +72,11 @@ pub(crate) struct Options {
     /// The certificates, in PEM, of the authorities of which one must have signed the certificate of each client
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     client_ca: Option<PathBuf>,
+    /// The number of threads that read and judge, up to 256 [default: 1]
+    ///
+    /// One thread serves some hundred streams at a time.
+    #[arg(long, value_name = "N")]
+    threads: Option<ThreadCount>,
     /// Append events to this file, as JSON without text of requests and replies; `ttsr log` shows it
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -156,7 +161,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     };
     let of_file = settings.listen.as_deref().filter(|_| !is_wrapping);
     let address = options.listen.as_deref().or(of_file).unwrap_or(usual);
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let threads = options.threads.or(settings.threads).unwrap_or_default();
+    // Also with one thread: tasks that an event wakes run at once there, and not after those of all other events.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads.into())
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| message(&error))?;

@@ -42,6 +42,11 @@
 //! Valkey server (`RedisStore`, with the feature `redis`), or in any other [`SessionStore`]. A session that cannot be
 //! loaded or written refuses its requests, unless [`ProxyConfig::fail_open`] is set.
 //!
+//! # Runtimes
+//!
+//! A runtime of tokio with worker threads, also with one, delays a delta less than one of the current thread: there a task
+//! that an event wakes runs at once, and not after the tasks of all other events.
+//!
 //! # Example: requests through a proxy
 //! ```
 //! use std::io::{Read as _, Write as _};

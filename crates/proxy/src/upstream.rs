@@ -63,6 +63,8 @@ impl UpstreamClients {
             .http1_max_buf_size(limits.head_bytes.max(8192))
             .http2_keep_alive_interval(limits.head_time)
             .http2_keep_alive_timeout(limits.head_time)
+            // Otherwise hyper may take a request for none, if another thread sends it, and send no PING.
+            .http2_keep_alive_while_idle(true)
             .http2_max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
         Ok(UpstreamClients {
             plain: builder.build(tcp),

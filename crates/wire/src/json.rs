@@ -65,6 +65,7 @@ impl<'a> JsonValue<'a> {
         let mut parser = JsonParser {
             text,
             at: 0,
+            objects: 0,
             has_duplicates: false,
         };
         let value = parser.value(0)?;
@@ -304,6 +305,8 @@ fn string_stop(text: &[u8]) -> Option<usize> {
 struct JsonParser<'a> {
     text: &'a [u8],
     at: usize,
+    /// The number of objects so far.
+    objects: usize,
     /// True after an object with a name that is in it twice.
     has_duplicates: bool,
 }
@@ -331,8 +334,11 @@ impl<'a> JsonParser<'a> {
         if self.eat(b'}') {
             return Some(JsonNode::Object(Vec::new()));
         }
-        // Most objects of a stream have up to eight members.
-        let mut members = Vec::with_capacity(if depth < 4 { 8 } else { 0 });
+        // PERF: most objects of an event have up to eight members. A document of very many small ones would take a hundred
+        // times its size.
+        self.objects += 1;
+        let is_event = depth < 4 && self.objects <= 64;
+        let mut members = Vec::with_capacity(if is_event { 8 } else { 1 });
         loop {
             self.skip_whitespace();
             let key = self.string()?;

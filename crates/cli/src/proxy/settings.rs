@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -35,10 +36,50 @@ pub(super) struct ProxySettings {
     pub(super) key: Option<PathBuf>,
     pub(super) client_ca: Option<PathBuf>,
     pub(super) log: Option<PathBuf>,
+    pub(super) threads: Option<ThreadCount>,
     limits: LimitSettings,
     /// True if the file was found in the current folder: its author may be another one than the user.
     #[serde(skip)]
     pub(super) is_found: bool,
+}
+
+/// The number of threads of a proxy, from 1 to 256.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "usize")]
+pub(super) struct ThreadCount(usize);
+
+impl Default for ThreadCount {
+    fn default() -> ThreadCount {
+        ThreadCount(1)
+    }
+}
+
+impl TryFrom<usize> for ThreadCount {
+    type Error = String;
+
+    fn try_from(threads: usize) -> Result<ThreadCount, String> {
+        match threads {
+            1..=256 => Ok(ThreadCount(threads)),
+            _ => Err(format!("{threads} threads: the number is from 1 to 256")),
+        }
+    }
+}
+
+impl FromStr for ThreadCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ThreadCount, String> {
+        let threads: usize = text
+            .parse()
+            .map_err(|_| format!("`{text}` is not a number"))?;
+        threads.try_into()
+    }
+}
+
+impl From<ThreadCount> for usize {
+    fn from(threads: ThreadCount) -> usize {
+        threads.0
+    }
 }
 
 /// The bounds: sizes in bytes, times in seconds.
@@ -91,6 +132,7 @@ impl ProxySettings {
             ("key", self.key.is_some()),
             ("client-ca", self.client_ca.is_some()),
             ("log", self.log.is_some()),
+            ("threads", self.threads.is_some()),
         ];
         let set = keys.iter().filter(|(_, is_set)| *is_set);
         let set: Vec<String> = set.map(|(key, _)| format!("`{key}`")).collect();
@@ -209,6 +251,8 @@ mod tests {
             "[proxies]\n",
             "[proxy.limits]\nheld = 1",
             "[proxy.limits]\nrequests = -1",
+            "[proxy]\nthreads = 0",
+            "[proxy]\nthreads = 257",
         ] {
             ProxySettings::parse(text).unwrap_err();
         }
@@ -224,6 +268,7 @@ mod tests {
             "key = \"a\"",
             "client-ca = \"a\"",
             "log = \"a\"",
+            "threads = 2",
         ] {
             assert!(found(&format!("[proxy]\n{line}\n")).is_err(), "{line}");
         }

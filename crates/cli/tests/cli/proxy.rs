@@ -39,10 +39,8 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// A server of OpenAI's Chat API that answers one request with these deltas. Yields the head of the request.
-fn chat_server(deltas: &[&str]) -> (String, JoinHandle<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/base/v1", listener.local_addr().unwrap());
+/// Returns an event stream of OpenAI's Chat API with these deltas.
+fn chat_body(deltas: &[&str]) -> String {
     let mut body = String::new();
     for delta in deltas {
         let delta = serde_json::json!({"content": delta});
@@ -54,24 +52,33 @@ fn chat_server(deltas: &[&str]) -> (String, JoinHandle<String>) {
         "id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 31, "completion_tokens": 5, "total_tokens": 36},
     });
-    body += &format!("data: {last}\n\n");
-    body += "data: [DONE]\n\n";
-    let served = thread::spawn(move || {
-        let (stream, _) = listener.accept().unwrap();
-        let mut reader = BufReader::new(&stream);
-        let (mut head, mut line) = (String::new(), String::new());
-        while reader.read_line(&mut line).unwrap() > 2 {
-            head += &std::mem::take(&mut line);
-        }
-        let response = format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        // The proxy may close the connection early.
-        (&stream).write_all(response.as_bytes()).ok();
-        (&stream).read_to_end(&mut Vec::new()).ok();
-        head
-    });
+    body + &format!("data: {last}\n\ndata: [DONE]\n\n")
+}
+
+/// Answers a request with an event stream. Returns the head of the request.
+fn serve_chat(stream: &TcpStream, body: &str) -> String {
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut line) = (String::new(), String::new());
+    while reader.read_line(&mut line).unwrap() > 2 {
+        head += &std::mem::take(&mut line);
+    }
+    let response = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    // The proxy may close the connection early.
+    let mut stream = stream;
+    stream.write_all(response.as_bytes()).ok();
+    stream.read_to_end(&mut Vec::new()).ok();
+    head
+}
+
+/// A server of OpenAI's Chat API that answers one request with these deltas. Yields the head of the request.
+fn chat_server(deltas: &[&str]) -> (String, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/base/v1", listener.local_addr().unwrap());
+    let body = chat_body(deltas);
+    let served = thread::spawn(move || serve_chat(&listener.accept().unwrap().0, &body));
     (url, served)
 }
 
@@ -347,6 +354,65 @@ fn a_server_that_is_asked_to_end_completes_the_reply_that_streams() {
     assert_eq!(summary, "ttsr: 1 request, 1 judged, 1 redacted");
 }
 
+/// Sends a request to OpenAI's Chat API and returns the response.
+#[cfg(unix)]
+fn ask(address: &str, message: &str) -> String {
+    let message = serde_json::json!({"role": "user", "content": message});
+    let body = serde_json::json!({"model": "m", "stream": true, "messages": [message]}).to_string();
+    let request = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(request.as_bytes()).unwrap();
+    let mut response = String::new();
+    client.read_to_string(&mut response).unwrap();
+    response
+}
+
+#[cfg(unix)]
+#[test]
+fn several_threads_judge_replies_at_the_same_time() {
+    const REQUESTS: usize = 24;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        let body = chat_body(&["It is key-", "1234", "."]);
+        while let Ok((stream, _)) = listener.accept() {
+            let body = body.clone();
+            thread::spawn(move || serve_chat(&stream, &body));
+        }
+    });
+    let folder = Folder::new();
+    let pack = folder.write("t.toml", PACK);
+    let mut command = ttsr(&["proxy", "--listen", "127.0.0.1:0", "--upstream", &url]);
+    command.args(["--threads", "3", "--pack", pack.to_str().unwrap()]);
+    let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let listening = lines.next().unwrap().unwrap();
+    let address = listening.strip_prefix("ttsr: listening on http://");
+    let address = address.unwrap();
+    thread::scope(|scope| {
+        // Half of the requests are of one session.
+        let asked = (0..REQUESTS).map(|number| {
+            let message = format!("Question {}", number.max(REQUESTS / 2));
+            scope.spawn(move || ask(address, &message))
+        });
+        for asked in asked.collect::<Vec<_>>() {
+            let response = asked.join().unwrap();
+            assert!(response.contains("[redacted]"), "{response}");
+            assert!(!response.contains("1234"), "{response}");
+            assert!(response.contains("[DONE]"), "{response}");
+        }
+    });
+    let asked = Command::new("kill").arg(server.id().to_string()).status();
+    assert!(asked.unwrap().success());
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    let summary = lines.last().unwrap().unwrap();
+    assert_eq!(summary, "ttsr: 24 requests, 24 judged, 24 redacted");
+}
+
 #[test]
 fn wrong_options_are_errors() {
     for (arguments, reason) in [
@@ -370,6 +436,8 @@ fn wrong_options_are_errors() {
             &["proxy", "--upstream", "=http://x"],
             "the name before `=` is empty",
         ),
+        (&["proxy", "--threads", "0"], "the number is from 1 to 256"),
+        (&["proxy", "--threads", "two"], "is not a number"),
     ] {
         let output = ttsr(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");

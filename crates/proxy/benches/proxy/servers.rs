@@ -220,7 +220,9 @@ pub(crate) fn serve_role(name: &str, to: SocketAddr) {
         std::io::stdin().read_to_end(&mut Vec::new()).ok();
         std::process::exit(0);
     });
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    // As `ttsr proxy` has it.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
         .enable_all()
         .build()
         .expect("a runtime");

@@ -187,7 +187,8 @@ fn every_failure_has_tests() {
         for test in tests {
             let is_test = sources.contains(&format!("#[test]\nfn {test}()"))
                 || sources.contains(&format!("#[test]\n    fn {test}()"))
-                || sources.contains(&format!("#[tokio::test]\nasync fn {test}()"));
+                || sources.contains(&format!("#[tokio::test]\nasync fn {test}()"))
+                || sources.contains(&format!("worker_threads = 3)]\nasync fn {test}()"));
             assert!(is_test, "{failure}: {test}");
         }
     }

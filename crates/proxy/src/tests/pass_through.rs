@@ -556,7 +556,7 @@ async fn a_client_of_http_2_that_has_gone_without_a_word_is_dropped() {
     assert!(!received.is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_server_of_http_2_that_has_gone_without_a_word_is_given_up() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = config(listener.local_addr().unwrap(), Http::Two);

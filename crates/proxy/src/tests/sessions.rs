@@ -81,7 +81,7 @@ impl Drop for RedisServer {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_server_with_tls_must_have_a_certificate_of_the_authority() {
     let [authority, other] = ["stores", "others"].map(Authority::new);
     let folder = Folder::outside();
@@ -197,7 +197,7 @@ async fn conversation(
     seen
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn two_proxies_with_one_store_decide_as_one_proxy() {
     let Some(redis) = RedisServer::start() else {
         return;
@@ -224,7 +224,7 @@ async fn two_proxies_with_one_store_decide_as_one_proxy() {
     assert_eq!(last.matches("Message of t/inject.").count(), 1, "{last}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn writes_at_the_same_time_are_one_after_the_other() {
     let Some(redis) = RedisServer::start() else {
         return;
@@ -256,7 +256,7 @@ async fn writes_at_the_same_time_are_one_after_the_other() {
     assert_eq!((known.version, &*known.state), (40, &b"40"[..]));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn many_requests_at_the_same_time_do_not_wait_one_after_the_other_for_a_silent_server() {
     // Connections are accepted by the system, and nobody answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -277,7 +277,7 @@ async fn many_requests_at_the_same_time_do_not_wait_one_after_the_other_for_a_si
     assert!(time < Duration::from_secs(10), "{time:?}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_server_that_is_lost_refuses_requests_or_is_done_without_and_comes_back() {
     let Some(mut redis) = RedisServer::start() else {
         return;
