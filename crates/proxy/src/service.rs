@@ -180,12 +180,16 @@ impl ProxyService {
         let is_buffered = judged_request.is_some() || admitted.is_guarded;
         let most = if is_buffered { self.budget.most() } else { cap };
         let body = Limited::new(body, cap.min(most));
+        // Each step is boxed, so that the memory for one is free again in the next.
         let (body, judged) = match judged_request {
             Some(api) => {
-                self.judge_request((api, &call.uri), &key_fields, body, &rules, account)
-                    .await?
+                let path = (api, &call.uri);
+                Box::pin(self.judge_request(path, &key_fields, body, &rules, account)).await?
             }
-            None if admitted.is_guarded => (self.guard(&key_fields, body, account).await?, None),
+            None if admitted.is_guarded => {
+                let guarded = Box::pin(self.guard(&key_fields, body, account)).await?;
+                (guarded, None)
+            }
             None => (arriving_body(body), None),
         };
         let mut warnings = Vec::new();
@@ -196,7 +200,7 @@ impl ProxyService {
             set_headers(&mut call.headers, &judged.actions.headers);
             warnings.extend_from_slice(&judged.actions.warnings);
         }
-        let response = call.send(body).await;
+        let response = Box::pin(call.send(body)).await;
         let response = response.map_err(|problem| match problem {
             BODY_TOO_LONG => refuse(account, StatusCode::PAYLOAD_TOO_LARGE, problem),
             _ => fail(account, problem),
@@ -219,7 +223,7 @@ impl ProxyService {
                     call,
                     warnings: &mut warnings,
                 };
-                self.judge(reply, &mut headers, body, account).await?
+                Box::pin(self.judge(reply, &mut headers, body, account)).await?
             }
             None => {
                 account.passed(status.as_u16());
@@ -509,9 +513,9 @@ impl ProxyService {
             }
             return Ok(ResponseBody::Judged(Box::new(judged)));
         }
-        let bytes = self
-            .judge_whole(judge, session, body, reply.warnings, reply.api, account)
-            .await?;
+        // Boxed, because replies that stream need no memory for it.
+        let whole = self.judge_whole(judge, session, body, reply.warnings, reply.api, account);
+        let bytes = Box::pin(whole).await?;
         headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
         Ok(ResponseBody::Whole(Some(bytes)))
     }
