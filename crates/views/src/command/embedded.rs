@@ -34,8 +34,15 @@ pub(super) fn run_embedded<S: CommandSink>(
 /// Returns the scripts that the code runs, in their order.
 fn scripts(code: &MappedText, language: &str) -> Vec<MappedText> {
     match language {
-        "cron" => lines(code).filter_map(|line| cron_command(&line)).collect(),
-        "sql" => lines(code).filter_map(|line| shell_escape(&line)).collect(),
+        "cron" => {
+            let commands = lines(code).map(|(from, to)| code.slice(from, to));
+            commands.filter_map(|line| cron_command(&line)).collect()
+        }
+        "sql" => {
+            // Most lines have none, and are not copied.
+            let escapes = lines(code).filter_map(|line| shell_escape(code.bytes(), line));
+            escapes.map(|(from, to)| code.slice(from, to)).collect()
+        }
         _ => {
             let syntax = code_syntax(language);
             syntax.map_or_else(Vec::new, |syntax| called_scripts(code, syntax))
@@ -43,12 +50,13 @@ fn scripts(code: &MappedText, language: &str) -> Vec<MappedText> {
     }
 }
 
-fn lines(code: &MappedText) -> impl Iterator<Item = MappedText> {
+/// Returns the start and the end of each line.
+fn lines(code: &MappedText) -> impl Iterator<Item = (usize, usize)> {
     let mut from = 0;
     code.bytes().split(|byte| *byte == b'\n').map(move |line| {
-        let line = code.slice(from, from + line.len());
+        let start = from;
         from += line.len() + 1;
-        line
+        (start, start + line.len())
     })
 }
 
@@ -96,12 +104,11 @@ fn is_cron_field(field: &[u8]) -> bool {
     !field.is_empty() && field.split(is_sign).all(is_name)
 }
 
-/// Returns the command of a line with which a client of databases leaves for a shell: `.shell …` and `.system …` of
-/// sqlite3, `\! …` of psql and mysql.
-fn shell_escape(line: &MappedText) -> Option<MappedText> {
-    let bytes = line.bytes();
-    let begin = bytes.len() - bytes.trim_ascii_start().len();
+/// Returns the place of the command in a line with which a client of databases leaves for a shell: `.shell …` and
+/// `.system …` of sqlite3, `\! …` of psql and mysql.
+fn shell_escape(code: &[u8], (from, to): (usize, usize)) -> Option<(usize, usize)> {
+    let line = code[from..to].trim_ascii_start();
     let escapes: [&[u8]; 3] = [b".shell ", b".system ", b"\\!"];
-    let escape = escapes.iter().find(|it| bytes[begin..].starts_with(it))?;
-    Some(line.slice(begin + escape.len(), bytes.len()))
+    let command = escapes.iter().find_map(|it| line.strip_prefix(*it))?;
+    Some((to - command.len(), to))
 }
