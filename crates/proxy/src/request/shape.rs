@@ -143,7 +143,7 @@ impl MemberName {
     }
 }
 
-/// What is known of a value.
+/// The facts that are known of a value.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
