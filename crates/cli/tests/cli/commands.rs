@@ -293,11 +293,14 @@ fn scanned(name: &str, files: &[(&str, &[u8])]) -> PathBuf {
     root
 }
 
+/// Runs `ttsr` in a folder.
+fn run_in(folder: &Path, args: &[&str]) -> Output {
+    let mut command = ttsr(args.iter().copied());
+    command.current_dir(folder).output().unwrap()
+}
+
 fn scan_in(root: &Path, args: &[&str]) -> Output {
-    let args = ["scan", "--pack", "pack.toml"]
-        .into_iter()
-        .chain(args.iter().copied());
-    ttsr(args).current_dir(root).output().unwrap()
+    run_in(root, &[&["scan", "--pack", "pack.toml"], args].concat())
 }
 
 fn parsed(lines: &[String]) -> Vec<serde_json::Value> {
@@ -916,12 +919,7 @@ fn test_and_explain_report_matches_that_exceed_a_limit() {
         );
         fs::write(root.join("pack.toml"), pack).unwrap();
     };
-    let run = |args: &[&str]| {
-        ttsr(args.iter().copied())
-            .current_dir(&root)
-            .output()
-            .unwrap()
-    };
+    let run = |args: &[&str]| run_in(&root, args);
     let undecided = "undecided: 1 example with possible matches that exceed a limit";
     let reason = "a possible match exceeds a limit and cannot be decided";
 
@@ -978,12 +976,7 @@ examples.match = ["Unknown agent: foo. Available agents: explore,  oracle"]
 "#
         );
         fs::write(root.join("pack.toml"), pack).unwrap();
-        let run = |args: &[&str]| {
-            ttsr(args.iter().copied())
-                .current_dir(&root)
-                .output()
-                .unwrap()
-        };
+        let run = |args: &[&str]| run_in(&root, args);
         let text = "Unknown agent: foo. Available agents: explore,  oracle";
         let args = ["explain", "s/agent", "--pack", "pack.toml", "--text", text];
         let explained = run(&args);
@@ -1318,12 +1311,7 @@ fn a_compiled_pack_is_read_wherever_a_pack_is() {
     let folder = scratch("compiled");
     let demo = self::folder().join("packs/demo.toml");
     let demo = demo.to_str().unwrap();
-    let run = |args: &[&str]| {
-        ttsr(args.iter().copied())
-            .current_dir(&folder)
-            .output()
-            .unwrap()
-    };
+    let run = |args: &[&str]| run_in(&folder, args);
     let compiled = run(&["compile", "--pack", demo, "-o", "demo.pack"]);
     assert_eq!(
         compiled.status.code(),
