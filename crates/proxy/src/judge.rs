@@ -15,6 +15,7 @@ mod sse_frames;
 pub(crate) mod tests;
 mod usage;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use serde_json::Value;
@@ -114,6 +115,9 @@ struct ArrivedFrame {
     has_text: bool,
     /// The records in its data.
     records: Vec<ReplyEvent>,
+    /// True if its record is like that of the last event except for its text. It is not in `records`, because it changes
+    /// nothing of what the last one did.
+    is_next_delta: bool,
     /// The places of its texts, as [`Reader::take_places`] returns them.
     places: Vec<(usize, usize)>,
     is_damaged: bool,
@@ -142,6 +146,8 @@ pub(crate) struct ReplyJudge {
     held_bytes: usize,
     /// Tool calls that are not complete.
     open_calls: HashSet<u64>,
+    /// The dependencies of the last event.
+    last_hold: EventHold,
     out: Vec<u8>,
     /// True after the first event with text.
     has_text: bool,
@@ -193,6 +199,7 @@ impl ReplyJudge {
             held: VecDeque::new(),
             held_bytes: 0,
             open_calls: HashSet::new(),
+            last_hold: EventHold::default(),
             out: Vec::new(),
             has_text: false,
             is_over: false,
@@ -454,11 +461,16 @@ impl ReplyJudge {
     /// the bytes after the last event, which may lack its end.
     fn read(&mut self, bytes: Vec<u8>, is_last: bool, events: &mut Vec<Event>) -> ArrivedFrame {
         let damages = self.damages();
-        let mut has_text = self.frames.has_text(&bytes);
-        let mut records = Vec::new();
-        let mut seen = |record: WireRecord<'_>| records.push(self.api.read(record));
+        let (mut records, is_next_delta) = (Vec::new(), Cell::new(false));
+        let mut seen = |record: WireRecord<'_>| match record {
+            WireRecord::NextDelta => is_next_delta.set(true),
+            WireRecord::Object(object) => records.push(self.api.read(Some(object))),
+            WireRecord::Done => records.push(self.api.read(None)),
+        };
         let mut on = |_: &str, event: Event| events.push(event);
         self.reader.push_records(&bytes, &mut seen, &mut on);
+        let is_next_delta = is_next_delta.get();
+        let mut has_text = is_next_delta || self.frames.has_text(&bytes);
         if is_last && has_text && !self.reader.is_binary() {
             // The end of the event, so that what follows is the end of the input alone.
             self.reader.push_records(b"\n\n", &mut seen, &mut on);
@@ -482,6 +494,7 @@ impl ReplyJudge {
             bytes,
             has_text,
             records,
+            is_next_delta,
             places: self.reader.take_places(),
             is_damaged,
         }
@@ -497,10 +510,14 @@ impl ReplyJudge {
         if self.is_waiting() {
             return;
         }
-        let records = frame.records.iter();
-        let hold = records.fold(EventHold::default(), |hold, record| {
-            hold.and(self.api.hold(record))
-        });
+        let hold = match frame.is_next_delta {
+            true => self.last_hold,
+            false => {
+                let holds = frame.records.iter().map(|record| self.api.hold(record));
+                holds.fold(EventHold::default(), EventHold::and)
+            }
+        };
+        self.last_hold = hold;
         let mut texts = FrameTexts::default();
         if self.settings.mode == Mode::Live {
             self.open_calls.extend(hold.call);
@@ -625,7 +642,7 @@ impl ReplyJudge {
             return self.out.extend_from_slice(&frame.bytes);
         };
         if let Some((value, _)) = JsonValue::parse(&changed) {
-            let event = self.api.read(WireRecord::Object(&value));
+            let event = self.api.read(Some(&value));
             self.api.sent(event);
         }
         let bytes = self.frames.with_data(&frame.bytes, &changed);
@@ -730,6 +747,7 @@ impl ArrivedFrame {
             bytes: Vec::new(),
             has_text: false,
             records: Vec::new(),
+            is_next_delta: false,
             places: Vec::new(),
             is_damaged: false,
         }

@@ -10,8 +10,8 @@
 use super::FormatReader;
 use super::json::JsonValue;
 use super::reply::{EventSink, PartSpec, RecentCalls, ReplyEmitter, ReplySequence};
-use ttsr::Channel;
 use ttsr::rule::ToolOutcome;
+use ttsr::{Channel, PartId};
 
 /// The kinds of records that only this format has.
 pub(super) const KINDS: [&str; 8] = [
@@ -118,6 +118,15 @@ impl FormatReader for AnthropicReader {
             _ if record.get("error").is_some() => error(self.replies.reply(None, on), record, on),
             _ => self.replies.count_unread(record, &[], kind, on),
         }
+    }
+
+    fn variable_members(&self, record: &JsonValue<'_>) -> Option<&'static [&'static str]> {
+        let is_plain = record.bytes("type") == Some(b"content_block_delta");
+        is_plain.then_some(&[])
+    }
+
+    fn reply_of(&mut self, part: PartId) -> Option<&mut ReplyEmitter> {
+        self.replies.reply_of(part)
     }
 
     fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {

@@ -62,12 +62,7 @@ impl<'a> JsonValue<'a> {
     pub(super) fn parse_noting_duplicates(
         text: &'a [u8],
     ) -> Option<(JsonValue<'a>, &'a [u8], bool)> {
-        let mut parser = JsonParser {
-            text,
-            at: 0,
-            objects: 0,
-            has_duplicates: false,
-        };
+        let mut parser = JsonParser::new(text);
         let value = parser.value(0)?;
         Some((value, &text[parser.at..], parser.has_duplicates))
     }
@@ -302,6 +297,13 @@ fn string_stop(text: &[u8]) -> Option<usize> {
     memchr2(b'"', b'\\', text)
 }
 
+/// Decodes the string that begins after the quotation mark before `text`. Returns it with its length in `text` in bytes.
+pub(super) fn unquoted(text: &[u8]) -> Option<(Cow<'_, [u8]>, usize)> {
+    let mut parser = JsonParser::new(text);
+    let string = parser.rest_of_string()?;
+    Some((string, parser.at - 1))
+}
+
 struct JsonParser<'a> {
     text: &'a [u8],
     at: usize,
@@ -312,6 +314,15 @@ struct JsonParser<'a> {
 }
 
 impl<'a> JsonParser<'a> {
+    fn new(text: &'a [u8]) -> JsonParser<'a> {
+        JsonParser {
+            text,
+            at: 0,
+            objects: 0,
+            has_duplicates: false,
+        }
+    }
+
     fn value(&mut self, depth: usize) -> Option<JsonValue<'a>> {
         self.skip_whitespace();
         let start = self.at;
@@ -387,9 +398,14 @@ impl<'a> JsonParser<'a> {
     }
 
     fn string(&mut self) -> Option<Cow<'a, [u8]>> {
-        if !self.eat(b'"') {
-            return None;
+        match self.eat(b'"') {
+            true => self.rest_of_string(),
+            false => None,
         }
+    }
+
+    /// Decodes a string after its first quotation mark.
+    fn rest_of_string(&mut self) -> Option<Cow<'a, [u8]>> {
         let mut owned = Vec::new();
         loop {
             let rest = &self.text[self.at..];

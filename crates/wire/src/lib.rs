@@ -71,6 +71,7 @@ mod place;
 pub mod recording;
 mod reply;
 pub mod sse;
+mod template;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -81,9 +82,10 @@ use base64::engine::general_purpose::STANDARD;
 use bedrock_frames::{EventStreamFrame, EventStreamParser};
 use json_lines::{JsonLines, JsonRecord};
 use place::{NotedPlaces, TextSource, TextSources};
-use reply::EventSink;
+use reply::{EventSink, ReplyEmitter};
 use sse::{Sse, SseEvent};
-use ttsr::Event;
+use template::{EventTemplate, PlainDelta};
+use ttsr::{Event, PartId};
 
 pub use json::JsonValue;
 
@@ -317,6 +319,8 @@ impl Reader {
             stray: 0,
             ambiguous: 0,
             places: None,
+            template: None,
+            documents: DocumentsOfEvent::None,
         };
         Reader {
             cap,
@@ -422,6 +426,7 @@ impl Reader {
     /// let (mut seeds, mut ends) = (Vec::new(), 0);
     /// let mut seen = |record: WireRecord<'_>| match record {
     ///     WireRecord::Object(object) => seeds.extend(object.number("seed")),
+    ///     WireRecord::NextDelta => {}
     ///     WireRecord::Done => ends += 1,
     /// };
     /// Reader::new("body.txt").push_records(body, &mut seen, &mut |_, _| {});
@@ -545,7 +550,19 @@ impl Reader {
                 self.identify_framing(&head, false, seen, on);
             }
             Framing::Unknown => self.skip_line(bytes, seen, on),
-            Framing::Sse(sse) => sse.push(bytes, &mut |event| records.sse(event, seen, on)),
+            Framing::Sse(sse) => {
+                let begins_event = sse.is_between_events() && sse.has_room_for_event(bytes.len());
+                if begins_event && records.continue_event(bytes, seen, on) {
+                    return;
+                }
+                records.documents = DocumentsOfEvent::None;
+                sse.push(bytes, &mut |event| records.sse(event, seen, on));
+                let is_event = begins_event && sse.is_between_events();
+                records.template = match &records.documents {
+                    DocumentsOfEvent::Plain(delta) if is_event => EventTemplate::new(bytes, delta),
+                    _ => None,
+                };
+            }
             Framing::JsonLines(lines) => {
                 lines.push(bytes, &mut |record| records.line(record, seen, on));
             }
@@ -575,6 +592,9 @@ fn is_sse(word: &[u8], complete: bool) -> bool {
 pub enum WireRecord<'r> {
     /// A JSON object.
     Object(&'r JsonValue<'r>),
+    /// An object that differs from the last one only in the text of its one delta, and in members that no reader reads. It
+    /// is not parsed. An event of Messages or Chat Completions that is pushed whole and alone can be one.
+    NextDelta,
     /// The end mark `[DONE]`.
     Done,
 }
@@ -590,11 +610,67 @@ trait FormatReader: fmt::Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Reads the end mark `[DONE]`, which most formats ignore.
     fn on_done(&mut self, _on: EventSink<'_>) {}
 
+    /// Returns the names of the members of a record that are not read and may differ in every record; `None` if the
+    /// record, which was one delta and no other event, may be read in another way if it had another text.
+    fn variable_members(&self, _record: &JsonValue<'_>) -> Option<&'static [&'static str]> {
+        None
+    }
+
+    /// Returns the reply of a part to which plain deltas can be appended.
+    fn reply_of(&mut self, _part: PartId) -> Option<&mut ReplyEmitter> {
+        None
+    }
+
     /// Counts bytes that were not scanned.
     fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>);
 
     /// Ends the input.
     fn finish(&mut self, on: EventSink<'_>);
+}
+
+/// The documents that were read since the start of the event.
+#[derive(Debug)]
+enum DocumentsOfEvent {
+    None,
+    /// One, which is a plain delta.
+    Plain(PlainDelta),
+    Other,
+}
+
+/// The events of one document.
+#[derive(Debug, Default)]
+struct DocumentEvents {
+    count: usize,
+    texts: TextSources,
+    /// The part and the text of the last delta.
+    delta: Option<(PartId, TextSource)>,
+}
+
+impl DocumentEvents {
+    fn add(&mut self, event: &Event, source: TextSource) {
+        self.count += 1;
+        if has_text(event) {
+            self.texts.add(source);
+        }
+        if let Event::Delta { part, .. } = event {
+            self.delta = Some((*part, source));
+        }
+    }
+
+    /// Returns the kind of a document that is one record, with these events.
+    fn as_plain_delta(
+        &self,
+        reader: &dyn FormatReader,
+        record: &JsonValue<'_>,
+        document: &[u8],
+    ) -> DocumentsOfEvent {
+        let only_delta = self.delta.filter(|_| self.count == 1);
+        let plain = only_delta.and_then(|(part, source)| {
+            let unread = reader.variable_members(record)?;
+            PlainDelta::new(part, source, record, unread, document)
+        });
+        plain.map_or(DocumentsOfEvent::Other, DocumentsOfEvent::Plain)
+    }
 }
 
 /// Recognises the format of the framed records, then passes them to its reader.
@@ -614,6 +690,9 @@ struct RecordReader {
     ambiguous: u64,
     /// The places of texts, unless they are not noted.
     places: Option<NotedPlaces>,
+    /// The last event, if the next one may differ from it in its text alone.
+    template: Option<EventTemplate>,
+    documents: DocumentsOfEvent,
 }
 
 impl RecordReader {
@@ -662,6 +741,7 @@ impl RecordReader {
         let text = text.trim_ascii();
         let mut rest = text;
         if rest == b"[DONE]" {
+            self.documents = DocumentsOfEvent::Other;
             seen(WireRecord::Done);
             let mut places = self.places.take();
             let (_, reader) = self.reader(WireFormat::OpenAiChat, on);
@@ -675,33 +755,36 @@ impl RecordReader {
                 return self.malformed(rest.len() as u64, "malformed-json", on);
             };
             self.ambiguous += u64::from(has_duplicates);
-            match self.places.is_some() {
-                true => self.noted_value(event, &value, text, seen, on),
-                false => self.value(event, &value, seen, on),
-            }
+            let mut found = DocumentEvents::default();
+            self.value(event, &value, seen, &mut |name, event, source| {
+                found.add(&event, source);
+                on(name, event, source);
+            });
             rest = after.trim_ascii_start();
+            self.documents = match (&self.documents, &self.reader) {
+                (DocumentsOfEvent::None, Some((_, reader))) if !has_duplicates => {
+                    found.as_plain_delta(&**reader, &value, text)
+                }
+                _ => DocumentsOfEvent::Other,
+            };
+            if let Some(places) = &mut self.places {
+                places.add(found.texts, &value, text);
+            }
         }
     }
 
-    /// Reads a value of the document `text`, and notes the places of its texts.
-    fn noted_value(
-        &mut self,
-        event: &str,
-        value: &JsonValue<'_>,
-        text: &[u8],
-        seen: RecordSink<'_>,
-        on: EventSink<'_>,
-    ) {
-        let mut found = TextSources::default();
-        self.value(event, value, seen, &mut |name, event, source| {
-            if has_text(&event) {
-                found.add(source);
-            }
-            on(name, event, source);
-        });
-        if let Some(places) = &mut self.places {
-            places.add(found, value, text);
-        }
+    /// Reads an event that differs from the last one only in its text. Returns false, and reads nothing, if it does not.
+    fn continue_event(&mut self, event: &[u8], seen: RecordSink<'_>, on: EventSink<'_>) -> bool {
+        let (Some(template), Some((_, reader))) = (&self.template, &mut self.reader) else {
+            return false;
+        };
+        let part = template.part;
+        let (Some(text), Some(reply)) = (template.text(event), reader.reply_of(part)) else {
+            return false;
+        };
+        seen(WireRecord::NextDelta);
+        reply.continue_part(part, &text, &mut without_place(&mut self.places, on));
+        true
     }
 
     fn value(
@@ -786,6 +869,7 @@ impl RecordReader {
     }
 
     fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
+        self.documents = DocumentsOfEvent::Other;
         match &mut self.reader {
             Some((_, reader)) => reader.count_unscanned(bytes, kind, on),
             None => self.unknown += bytes,

@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::FormatReader;
 use super::json::{JsonPath, JsonValue};
 use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence, TOO_MANY};
-use ttsr::Channel;
 use ttsr::rule::ToolOutcome;
+use ttsr::{Channel, PartId};
 
 /// Members of a chunk that are read or are known metadata.
 const CHUNK: [&str; 14] = [
@@ -175,6 +175,29 @@ impl FormatReader for OpenAiChatReader {
             }
         }
         self.replies.count_unread(chunk, &CHUNK, "", on);
+    }
+
+    fn variable_members(&self, chunk: &JsonValue<'_>) -> Option<&'static [&'static str]> {
+        let [choice] = chunk.list("choices") else {
+            return None;
+        };
+        // The reading of a text depends on the other texts of its delta, which may repeat it.
+        let is_empty = |value: &JsonValue<'_>| matches!(value.raw(), b"null" | b"[]" | b"\"\"");
+        let is_text = |name: &[u8]| {
+            let mut texts = REASONING.iter().chain(&["content"]);
+            texts.any(|text| *text.as_bytes() == *name)
+        };
+        let is_plain = |delta: &JsonValue<'_>| {
+            let members = delta.members().iter();
+            let mut filled = members.filter(|(name, value)| **name != *b"role" && !is_empty(value));
+            filled.next().is_some_and(|(name, _)| is_text(name)) && filled.next().is_none()
+        };
+        let is_plain = choice.get("delta").is_some_and(is_plain);
+        is_plain.then_some(&["created", "obfuscation"])
+    }
+
+    fn reply_of(&mut self, part: PartId) -> Option<&mut ReplyEmitter> {
+        self.replies.reply_of(part)
     }
 
     fn on_done(&mut self, on: EventSink<'_>) {

@@ -22,6 +22,13 @@ impl TextSource {
             len: text.len(),
         }
     }
+
+    /// Returns the start and the end of the text in `document`, or `None` if it is empty or not a part of it.
+    pub(super) fn range_in(self, document: &[u8]) -> Option<(usize, usize)> {
+        let start = self.address.checked_sub(document.as_ptr() as usize)?;
+        let end = start + self.len;
+        (self.len > 0 && end <= document.len()).then_some((start, end))
+    }
 }
 
 /// The sources of the texts of one document, in their order.

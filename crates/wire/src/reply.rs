@@ -225,11 +225,25 @@ impl ReplyEmitter {
         let Some(part) = self.open_for_delta(spec, on) else {
             return self.count_unscanned(bytes.len() as u64, TOO_MANY, on);
         };
-        let Some(open) = &mut self.parts[part].open else {
-            return;
-        };
-        let joined = join_surrogates(&mut open.lone, bytes);
-        self.deliver(part, joined.into_owned(), TextSource::of(bytes), on);
+        self.append(part, bytes, on);
+    }
+
+    /// Returns true if the part is open and its next delta does not begin another part.
+    fn is_continuable(&self, part: PartId) -> bool {
+        let part = self.parts.get(part.0 as usize);
+        part.is_some_and(|part| part.open.is_some() && !part.is_whole)
+    }
+
+    /// Appends bytes to a part for which [`is_continuable`](Self::is_continuable) is true.
+    pub(super) fn continue_part(&mut self, part: PartId, bytes: &[u8], on: EventSink<'_>) {
+        self.append(part.0 as usize, bytes, on);
+    }
+
+    fn append(&mut self, part: usize, bytes: &[u8], on: EventSink<'_>) {
+        if let Some(open) = &mut self.parts[part].open {
+            let joined = join_surrogates(&mut open.lone, bytes);
+            self.deliver(part, joined.into_owned(), TextSource::of(bytes), on);
+        }
     }
 
     /// Returns the part to append to; starts a new one if the open part arrived whole, because a delta after the whole
@@ -711,6 +725,13 @@ impl ReplySequence {
         self.current
             .as_mut()
             .expect("a reply was begun where there was none")
+    }
+
+    /// Returns the reply in progress, if that part of it is open and its next delta does not begin another part.
+    pub(super) fn reply_of(&mut self, part: PartId) -> Option<&mut ReplyEmitter> {
+        self.current
+            .as_mut()
+            .filter(|reply| reply.is_continuable(part))
     }
 
     /// Counts bytes for the reply in progress, or else for the next one.

@@ -149,6 +149,17 @@ impl Sse {
         self.extend(rest);
     }
 
+    /// Returns true if the next byte begins an event, whatever came before it.
+    pub(super) fn is_between_events(&self) -> bool {
+        let is_unread = self.first_line || self.after_cr || self.over.is_some();
+        !is_unread && self.line.is_empty() && !self.has_data && self.event.is_empty()
+    }
+
+    /// Returns true if an event of that many bytes is not dropped.
+    pub(super) fn has_room_for_event(&self, bytes: usize) -> bool {
+        bytes <= self.cap
+    }
+
     /// Ends the input: dispatches an unfinished event that has data, and resets the parser.
     ///
     /// # Example: no blank line after the last event

@@ -10,7 +10,7 @@ mod ollama;
 mod responses;
 
 use serde_json::Value;
-use ttsr_wire::{JsonValue, WireFormat, WireRecord};
+use ttsr_wire::{JsonValue, WireFormat};
 
 use crate::config::BlockEnding;
 use crate::json_spans::JsonEdits;
@@ -75,8 +75,8 @@ pub(crate) trait ReplyApi: Send + Sync {
     /// Returns the format that replies must have.
     fn format(&self) -> WireFormat;
 
-    /// Reads a record of the reply.
-    fn read(&self, record: WireRecord<'_>) -> ReplyEvent;
+    /// Reads a record of the reply: an object, or `None` for the end mark `[DONE]`.
+    fn read(&self, record: Option<&JsonValue<'_>>) -> ReplyEvent;
 
     /// Returns the dependencies of an event, in the order in which events arrive.
     fn hold(&mut self, event: &ReplyEvent) -> EventHold;

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use ttsr::rule::ToolOutcome;
 use ttsr::{Channel, Event, PartId};
 use ttsr_wire::recording::RecordingWriter;
-use ttsr_wire::{Reader, WireFormat};
+use ttsr_wire::{Reader, WireFormat, WireRecord};
 
 type Events = Vec<(String, Event)>;
 
@@ -926,6 +926,164 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
         }
         bytes
     })
+}
+
+/// Events in which a text is at `TEXT`, once or more than once, so that consecutive ones can be alike.
+const ALIKE: [&str; 34] = [
+    r#"data: {"choices":[{"delta":{"content":"TEXT"}}]}"#,
+    r#"data: {"id":"c","choices":[{"index":0,"delta":{"role":"assistant","content":"TEXT","tool_calls":[]},"finish_reason":null}]}"#,
+    r#"data: {"choices":[{"delta":{"content":null,"reasoning":"TEXT"}}]}"#,
+    r#"data: {"choices":[{"delta":{"reasoning":"a","reasoning_content":"TEXT"}}]}"#,
+    r#"data: {"choices":[{"delta":{"reasoning":"TEXT","reasoning_details":[{"text":"a"}]}}]}"#,
+    r#"data: {"choices":[{"delta":{"content":"TEXT","content":"a"}}]}"#,
+    r#"data: {"choices":[{"delta":{"content":"TEXT"},"message":{"content":"a"}}]}"#,
+    r#"data: {"choices":[{"delta":{"content":"TEXT"},"finish_reason":"stop"}]}"#,
+    r#"data: {"choices":[{"delta":{"content":"TEXT"}}],"usage":{"prompt_tokens":1,"completion_tokens":2}}"#,
+    r#"data: {"choices":[{"delta":{"content":"TEXT","sound":"a"}}]}"#,
+    r#"data: {"choices":[{"delta":{"content":"a"}},{"index":1,"delta":{"content":"TEXT"}}]}"#,
+    ": {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\ndata: {\"choices\":[{\"delta\":{\"content\":\"TEXT\"}}]}",
+    "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n: {\"choices\":[{\"delta\":{\"content\":\"TEXT\"}}]}",
+    "data: {\"choices\":[\ndata: {\"delta\":{\"content\":\"TEXT\"}}]}",
+    "noise\ndata: {\"choices\":[{\"delta\":{\"content\":\"TEXT\"}}]}",
+    "data: {\"choices\":[{\"delta\":{\"content\":\"TEXT\"}}]}\ndata: [DONE]",
+    "data: {\"choices\":[{\"delta\":{\"content\":\"TEXT\"}}]}\r\n",
+    r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"t","function":{"name":"n","arguments":"TEXT"}}]}}]}"#,
+    "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"TEXT\"}}",
+    r#"data: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"TEXT"}}"#,
+    r#"data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"TEXT","more":"a"}}"#,
+    r#"data: {"type":"content_block_stop","index":0,"text":"TEXT"}"#,
+    r#"data: {"created":1TEXT,"choices":[{"delta":{"content":"a"}}]}"#,
+    r#"data: {"created":12,"choices":[{"delta":{"content":"TEXT"}}],"obfuscation":"TEXT"}"#,
+    r#"data: {"id":"c","id":"c","choices":[{"delta":{"content":"TEXT"}}]}"#,
+    r#"data: {"obfuscation":"TEXT","choices":[{"delta":{"content":"a"}}]}"#,
+    r#"data: {"obfuscation":"TEXT"choices":[{"delta":{"content":"a"}}]}"#,
+    r#"data: {"created":TEXT,"choices":[{"delta":{"content":"a"}}]}"#,
+    "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n: data: {\"choices\":[{\"delta\":{\"content\":\"TEXT\"}}]}",
+    "data: {\"id\"\ndata: :\"c\",\ndata: \"choices\":[{\"delta\":{\"content\":\"TEXT\"}}]}",
+    "data: {\"choices\":[{\"delta\":{\"content\":\"TEXT\"}}]}\n\ndata: [DONE]",
+    "data: [DONE]\n\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"TEXT\"}}",
+    r#"data: {"choices":[{"delta":{"content":"TEXT"}}]}{"choices":[]}"#,
+    r#"data: {"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":{"cited_text":"TEXT"}}}"#,
+];
+
+/// The forms of a text in an event.
+const TEXTS: [&str; 20] = [
+    "a",
+    "b",
+    "ab c",
+    "",
+    "\\n\\\"x\\\\",
+    "\\ud83d",
+    "\\ude00",
+    "é",
+    "\\",
+    "x\"},\"delta\":{\"content\":\"y",
+    "x\",\"content\":\"y",
+    "x\ndata: y",
+    "x\r",
+    "\t",
+    "0",
+    "23",
+    "x\",",
+    "x\\\",",
+    "long long long long long long long long long long long long long long long long long long long long long long",
+    "x\\\",\"choices\":[{\"delta\":{\"content\":\"y\"}}]}",
+];
+
+/// Reads events whole, for which a reader may skip parsing, and cut, for which it does not, and compares the results.
+fn compare_whole_and_cut<'t>(events: impl Iterator<Item = (usize, &'t str)>, notes_places: bool) {
+    let mut readers = [0, 1].map(|_| Reader::with_cap("file", 200));
+    if notes_places {
+        readers = readers.map(Reader::noting_places);
+    }
+    for (shape, text) in events {
+        let event = ALIKE[shape].replace("TEXT", text) + "\n\n";
+        let (first, rest) = event.as_bytes().split_at(1);
+        let pieces: [&[&[u8]]; 2] = [&[event.as_bytes()], &[first, rest]];
+        let mut read = readers.iter_mut().zip(pieces).map(|(reader, pieces)| {
+            let (mut events, mut records) = (Vec::new(), [0, 0]);
+            for piece in pieces {
+                let mut seen = |record: WireRecord<'_>| {
+                    records[usize::from(matches!(record, WireRecord::Done))] += 1;
+                };
+                reader.push_records(piece, &mut seen, &mut |stream, event| {
+                    events.push((stream.to_owned(), event));
+                });
+            }
+            let malformed = (reader.malformed_events(), reader.stray_lines());
+            let ambiguous = reader.ambiguous_documents();
+            (events, records, reader.take_places(), malformed, ambiguous)
+        });
+        assert_eq!(read.next(), read.next(), "{event}");
+    }
+    let ends = readers.map(|mut reader| {
+        let mut events = Vec::new();
+        reader.finish(&mut |stream, event| events.push((stream.to_owned(), event)));
+        events
+    });
+    assert_eq!(ends[0], ends[1]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn events_that_differ_in_a_text_are_read_like_any_other(
+        notes_places in any::<bool>(),
+        runs in prop::collection::vec(
+            (0..ALIKE.len(), [0..TEXTS.len(), 0..TEXTS.len()], prop::collection::vec(0..2usize, 1..7)),
+            1..6,
+        ),
+    ) {
+        let events = runs.iter().flat_map(|(shape, texts, choices)| {
+            choices.iter().map(|choice| (*shape, TEXTS[texts[*choice]]))
+        });
+        compare_whole_and_cut(events, notes_places);
+    }
+}
+
+#[test]
+fn an_event_with_the_bytes_of_the_last_one_in_another_place_is_read() {
+    for (shape, texts) in [
+        // The string ends at the second quotation mark, not at the first one.
+        (26, ["x\",", "x\",", "x\\\","]),
+        // The end mark of each event is a record.
+        (31, ["a", "b", "c"]),
+    ] {
+        compare_whole_and_cut(texts.into_iter().map(|text| (shape, text)), true);
+    }
+}
+
+#[test]
+fn deltas_that_differ_in_their_text_are_not_parsed() {
+    for (shape, is_read) in [
+        (0, false),
+        (1, false),
+        (2, false),
+        (18, false),
+        (23, false),
+        (19, false),
+        (3, true),
+        (9, true),
+    ] {
+        let mut reader = Reader::new("file");
+        let (mut objects, mut texts) = (0, Vec::new());
+        for (number, text) in ["a", "b", "\\u0063", "d"].iter().enumerate() {
+            let mut seen = |record: WireRecord<'_>| {
+                objects += usize::from(matches!(record, WireRecord::Object(_)))
+            };
+            let event = ALIKE[shape].replacen("TEXT", text, 1);
+            let event = event.replace("TEXT", &number.to_string()) + "\n\n";
+            reader.push_records(event.as_bytes(), &mut seen, &mut |_, event| {
+                if let Event::Delta { bytes, .. } = event {
+                    texts.extend(bytes);
+                }
+            });
+        }
+        // The first one begins the part, and the second one shows what may differ.
+        assert_eq!(objects, if is_read { 4 } else { 2 }, "{}", ALIKE[shape]);
+        assert!(is_read || texts == b"abcd", "{}", ALIKE[shape]);
+    }
 }
 
 proptest! {

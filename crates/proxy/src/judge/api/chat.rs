@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use ttsr_wire::{JsonValue, WireFormat, WireRecord};
+use ttsr_wire::{JsonValue, WireFormat};
 
 use super::{COMMENT, EventHold, ReplyApi, ReplyEvent, SplicedEvent, copied, value_of};
 use crate::config::BlockEnding;
@@ -197,8 +197,8 @@ impl ReplyApi for ChatReplyState {
         WireFormat::OpenAiChat
     }
 
-    fn read(&self, record: WireRecord<'_>) -> ReplyEvent {
-        let WireRecord::Object(chunk) = record else {
+    fn read(&self, record: Option<&JsonValue<'_>>) -> ReplyEvent {
+        let Some(chunk) = record else {
             return ReplyEvent::Chat(ChatEvent {
                 is_end: true,
                 ..ChatEvent::default()

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use ttsr_wire::{JsonValue, WireFormat, WireRecord};
+use ttsr_wire::{JsonValue, WireFormat};
 
 use super::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, copied, value_of};
 use crate::config::BlockEnding;
@@ -108,8 +108,8 @@ impl ReplyApi for GeminiReplyState {
         WireFormat::Gemini
     }
 
-    fn read(&self, record: WireRecord<'_>) -> ReplyEvent {
-        let WireRecord::Object(chunk) = record else {
+    fn read(&self, record: Option<&JsonValue<'_>>) -> ReplyEvent {
+        let Some(chunk) = record else {
             return ReplyEvent::Gemini(GeminiChunk::default());
         };
         let feedback = chunk.get("promptFeedback");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use ttsr_wire::{JsonValue, WireFormat, WireRecord};
+use ttsr_wire::{JsonValue, WireFormat};
 
 use super::{COMMENT, EventHold, ReplyApi, ReplyEvent, SplicedEvent, copied, push_event};
 use crate::config::BlockEnding;
@@ -131,8 +131,8 @@ impl ReplyApi for MessagesReply {
         WireFormat::AnthropicMessages
     }
 
-    fn read(&self, record: WireRecord<'_>) -> ReplyEvent {
-        let WireRecord::Object(event) = record else {
+    fn read(&self, record: Option<&JsonValue<'_>>) -> ReplyEvent {
+        let Some(event) = record else {
             return ReplyEvent::Messages(MessagesEvent {
                 kind: MessagesEventKind::Other,
                 index: 0,

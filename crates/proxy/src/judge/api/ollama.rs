@@ -1,7 +1,7 @@
 //! Ollama's API, `/api/chat` and `/api/generate`: one JSON object on each line. The reason of a block is one more line.
 
 use serde_json::{Value, json};
-use ttsr_wire::{WireFormat, WireRecord};
+use ttsr_wire::{JsonValue, WireFormat};
 
 use super::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, copied};
 use crate::config::BlockEnding;
@@ -83,8 +83,8 @@ impl ReplyApi for OllamaReplyState {
         WireFormat::Ollama
     }
 
-    fn read(&self, record: WireRecord<'_>) -> ReplyEvent {
-        let WireRecord::Object(line) = record else {
+    fn read(&self, record: Option<&JsonValue<'_>>) -> ReplyEvent {
+        let Some(line) = record else {
             return ReplyEvent::Ollama(OllamaLine::default());
         };
         let message = line.get("message");

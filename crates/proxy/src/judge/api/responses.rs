@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use ttsr_wire::{JsonValue, WireFormat, WireRecord};
+use ttsr_wire::{JsonValue, WireFormat};
 
 use super::{COMMENT, EventHold, ReplyApi, ReplyEvent, SplicedEvent, push_event};
 use crate::config::BlockEnding;
@@ -108,10 +108,10 @@ impl ReplyApi for ResponsesReply {
         WireFormat::OpenAiResponses
     }
 
-    fn read(&self, record: WireRecord<'_>) -> ReplyEvent {
+    fn read(&self, record: Option<&JsonValue<'_>>) -> ReplyEvent {
         ReplyEvent::Responses(Box::new(match record {
-            WireRecord::Object(event) => ResponsesEvent::read(event, self.response.is_none()),
-            WireRecord::Done => ResponsesEvent::default(),
+            Some(event) => ResponsesEvent::read(event, self.response.is_none()),
+            None => ResponsesEvent::default(),
         }))
     }
 
