@@ -253,7 +253,7 @@ impl JudgedBody {
             }
             if !out.is_empty() {
                 self.hold = None;
-                return Poll::Ready(Some(Ok(Frame::data(out.into()))));
+                return Poll::Ready(Some(Ok(Frame::data(out))));
             }
             if self.judge.is_waiting() {
                 match ready!(self.poll_next(cx)) {
@@ -275,7 +275,7 @@ impl JudgedBody {
                 Some(Ok(frame)) => {
                     // Trailers say nothing that a judged reply still has, such as a checksum.
                     if let Ok(bytes) = frame.into_data() {
-                        self.judge.push(&bytes);
+                        self.judge.push(bytes);
                         self.take_room();
                     }
                 }
@@ -384,7 +384,7 @@ impl JudgedBody {
             .as_mut()
             .reset(Instant::now() + interval.min(left));
         self.judge.keep_alive();
-        Poll::Ready(Some(self.judge.take().into()))
+        Poll::Ready(Some(self.judge.take()))
     }
 }
 

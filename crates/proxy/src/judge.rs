@@ -18,7 +18,9 @@ mod usage;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
+use hyper::body::Bytes;
 use serde_json::Value;
+use smallvec::SmallVec;
 use ttsr::conversation::Note;
 use ttsr::{Action, Conversation, DecisionRecord, Event, Mode, Pack};
 use ttsr_wire::{JsonValue, Reader, WireRecord};
@@ -109,9 +111,12 @@ pub(crate) struct ReplyReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TruncatedBody;
 
+/// The events of a frame. Most frames have one.
+type Events = SmallVec<[Event; 1]>;
+
 /// An event that arrived.
 struct ArrivedFrame {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     has_text: bool,
     /// The records in its data.
     records: Vec<ReplyEvent>,
@@ -125,7 +130,7 @@ struct ArrivedFrame {
 
 /// An event that is not released.
 struct HeldFrame {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     has_text: bool,
     records: Vec<ReplyEvent>,
     texts: FrameTexts,
@@ -148,7 +153,7 @@ pub(crate) struct ReplyJudge {
     open_calls: HashSet<u64>,
     /// The dependencies of the last event.
     last_hold: EventHold,
-    out: Vec<u8>,
+    out: JudgedOutput,
     /// True after the first event with text.
     has_text: bool,
     is_over: bool,
@@ -200,7 +205,7 @@ impl ReplyJudge {
             held_bytes: 0,
             open_calls: HashSet::new(),
             last_hold: EventHold::default(),
-            out: Vec::new(),
+            out: JudgedOutput::default(),
             has_text: false,
             is_over: false,
             cut: None,
@@ -218,17 +223,19 @@ impl ReplyJudge {
     }
 
     /// Reads the next bytes of an event stream.
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
-        let mut complete = Vec::new();
-        self.frames.push(bytes, &mut |frame| complete.push(frame));
-        for frame in complete {
+    pub(crate) fn push(&mut self, bytes: Bytes) {
+        if self.is_over || self.is_waiting() {
+            return;
+        }
+        self.frames.push(bytes);
+        while let Some(frame) = self.frames.next_frame() {
+            let mut events = Events::new();
+            let frame = self.read(frame, false, &mut events);
+            self.judge_frame(frame, events);
             // The frames after a cut or a retry are of the response that is given up: they are neither judged nor sent.
             if self.is_over || self.is_waiting() {
                 return;
             }
-            let mut events = Vec::new();
-            let frame = self.read(frame, false, &mut events);
-            self.judge_frame(frame, events);
         }
         let unread = self.partial.len() + self.frames.pending_len();
         if self.held_bytes + unread > self.settings.held_bytes {
@@ -247,7 +254,7 @@ impl ReplyJudge {
         if self.is_over {
             return Ok(());
         }
-        let (mut events, mut ending) = (Vec::new(), Vec::new());
+        let (mut events, mut ending) = (Events::new(), Events::new());
         let rest = self.frames.finish();
         let mut frame = self.read(rest, true, &mut events);
         let damages = self.damages();
@@ -337,8 +344,8 @@ impl ReplyJudge {
     }
 
     /// Drains the output: the bytes to send to the client.
-    pub(crate) fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.out)
+    pub(crate) fn take(&mut self) -> Bytes {
+        self.out.take()
     }
 
     /// Returns true if nothing is read any more.
@@ -353,7 +360,7 @@ impl ReplyJudge {
 
     /// Appends a keep-alive event, which clients ignore.
     pub(crate) fn keep_alive(&mut self) {
-        self.api.keep_alive(&mut self.out);
+        self.api.keep_alive(&mut self.out.rest);
     }
 
     /// Ends a reply whose events were held back for too long.
@@ -459,7 +466,7 @@ impl ReplyJudge {
 
     /// Reads an event, which is parsed once: by the reader of the format, which adds to `events`. `is_last` is true for
     /// the bytes after the last event, which may lack its end.
-    fn read(&mut self, bytes: Vec<u8>, is_last: bool, events: &mut Vec<Event>) -> ArrivedFrame {
+    fn read(&mut self, bytes: Bytes, is_last: bool, events: &mut Events) -> ArrivedFrame {
         let damages = self.damages();
         let (mut records, is_next_delta) = (Vec::new(), Cell::new(false));
         let mut seen = |record: WireRecord<'_>| match record {
@@ -482,12 +489,14 @@ impl ReplyJudge {
         let is_damaged = is_cut || self.damages() > damages;
         let mut bytes = bytes;
         if !self.partial.is_empty() {
-            bytes = [std::mem::take(&mut self.partial), bytes].concat();
+            let mut all = std::mem::take(&mut self.partial);
+            all.extend_from_slice(&bytes);
+            bytes = all.into();
             has_text = true;
         }
         if is_partial && !is_lines && !is_last {
             // A document that is labelled as an event stream is sent once it is read.
-            self.partial = std::mem::take(&mut bytes);
+            self.partial = std::mem::take(&mut bytes).into();
             has_text = false;
         }
         ArrivedFrame {
@@ -500,7 +509,7 @@ impl ReplyJudge {
         }
     }
 
-    fn judge_frame(&mut self, frame: ArrivedFrame, events: Vec<Event>) {
+    fn judge_frame(&mut self, frame: ArrivedFrame, events: Events) {
         if let Some(problem) = self.problem(&events, frame.is_damaged) {
             self.refuse(problem);
             if self.is_over {
@@ -549,23 +558,27 @@ impl ReplyJudge {
             self.held.clear();
             self.held_bytes = 0;
         }
-        self.held_bytes += frame.bytes.len();
         // If a cut led to another attempt, its response has begun: the cut is not reported.
         if frame.has_text {
             self.cut = None;
         }
         self.has_text |= frame.has_text;
-        if self.held.is_empty() {
-            self.held.reserve_exact(1);
-        }
-        self.held.push_back(HeldFrame {
+        let frame = HeldFrame {
             has_text: frame.has_text,
             bytes: frame.bytes,
             records: frame.records,
             texts,
             call: hold.call,
-        });
-        self.release();
+        };
+        self.release_held();
+        if self.is_over {
+            // A text in the events before this one cannot be redacted.
+            return;
+        }
+        match self.held.is_empty() && self.is_released(&frame) {
+            true => self.send(frame),
+            false => self.hold(frame),
+        }
         self.is_over |= drops_held;
         let most = self.settings.held_bytes;
         if self.held_bytes > most {
@@ -577,48 +590,62 @@ impl ReplyJudge {
         }
     }
 
-    /// Moves the released events to the output.
-    fn release(&mut self) {
-        self.release_held();
+    fn hold(&mut self, mut frame: HeldFrame) {
         if self.held.is_empty() {
-            // Between two events a stream takes no memory for those that are held.
-            self.held = VecDeque::new();
+            self.held.reserve_exact(1);
         }
+        // The memory in which the bytes arrived may be much larger.
+        frame.bytes = Bytes::copy_from_slice(&frame.bytes);
+        self.held_bytes += frame.bytes.len();
+        self.held.push_back(frame);
     }
 
+    /// Moves the events that are held and released to the output.
     fn release_held(&mut self) {
-        while let Some(frame) = self.held.front() {
-            let is_held = frame
-                .call
-                .is_some_and(|call| self.open_calls.contains(&call));
-            let is_unread = frame.has_text && !self.is_recognized() && !self.is_lenient();
-            if is_held || is_unread || !self.parts.is_released(&frame.texts) {
-                return;
-            }
+        while self
+            .held
+            .front()
+            .is_some_and(|frame| self.is_released(frame))
+        {
             let Some(frame) = self.held.pop_front() else {
                 return;
             };
             self.held_bytes -= frame.bytes.len();
-            let edits = self.parts.take_edits(&frame.texts);
-            if edits.is_empty() && !(frame.has_text && self.splices()) {
-                frame.records.into_iter().for_each(|it| self.api.sent(it));
-                match self.out.is_empty() {
-                    true => self.out = frame.bytes,
-                    false => self.out.extend_from_slice(&frame.bytes),
-                }
-                continue;
-            }
-            let data = self.frames.data(&frame.bytes).unwrap_or_default();
-            let redacted = match edits.is_empty() {
-                true => None,
-                false => match rewrite(&data, &edits) {
-                    Some(redacted) => Some(redacted),
-                    None => return self.end(&not_rewritten()),
-                },
-            };
-            let data = data.into_owned();
-            self.send_changed(frame, data, redacted);
+            self.send(frame);
         }
+        if self.held.is_empty() {
+            // A stream takes no memory for events that are held while there are none.
+            self.held = VecDeque::new();
+        }
+    }
+
+    /// Returns true if an event need not be held once those before it are sent.
+    fn is_released(&self, frame: &HeldFrame) -> bool {
+        let is_of_open_call = || {
+            let call = frame.call.as_ref();
+            call.is_some_and(|call| self.open_calls.contains(call))
+        };
+        let is_unread = || frame.has_text && !self.is_recognized() && !self.is_lenient();
+        !is_of_open_call() && !is_unread() && self.parts.is_released(&frame.texts)
+    }
+
+    /// Moves an event to the output.
+    fn send(&mut self, frame: HeldFrame) {
+        let edits = self.parts.take_edits(&frame.texts);
+        if edits.is_empty() && !(frame.has_text && self.splices()) {
+            frame.records.into_iter().for_each(|it| self.api.sent(it));
+            return self.out.push(frame.bytes);
+        }
+        let data = self.frames.data(&frame.bytes).unwrap_or_default();
+        let redacted = match edits.is_empty() {
+            true => None,
+            false => match rewrite(&data, &edits) {
+                Some(redacted) => Some(redacted),
+                None => return self.end(&not_rewritten()),
+            },
+        };
+        let data = data.into_owned();
+        self.send_changed(frame, data, redacted);
     }
 
     /// Returns true if the server's events are turned into events of the reply that the client sees.
@@ -639,14 +666,14 @@ impl ReplyJudge {
         }
         let Some(changed) = changed else {
             frame.records.into_iter().for_each(|it| self.api.sent(it));
-            return self.out.extend_from_slice(&frame.bytes);
+            return self.out.push(frame.bytes);
         };
         if let Some((value, _)) = JsonValue::parse(&changed) {
             let event = self.api.read(Some(&value));
             self.api.sent(event);
         }
         let bytes = self.frames.with_data(&frame.bytes, &changed);
-        self.out.extend_from_slice(&bytes);
+        self.out.push(bytes.into());
     }
 
     /// Ends the reply, unless another attempt can be made at it.
@@ -677,7 +704,7 @@ impl ReplyJudge {
         self.has_text = false;
         self.report.retries += 1;
         self.usage.begin_again();
-        self.api.splice(&mut self.out);
+        self.api.splice(&mut self.out.rest);
     }
 
     /// Ends the reply, with the reason.
@@ -691,7 +718,7 @@ impl ReplyJudge {
         self.report.is_blocked = true;
         self.report.rule = block.rule.clone();
         self.api
-            .end(&block.reason(), self.settings.ending, &mut self.out);
+            .end(&block.reason(), self.settings.ending, &mut self.out.rest);
     }
 
     /// Ends a reply that cannot be read, unless such replies pass.
@@ -740,11 +767,41 @@ impl ReplyJudge {
     }
 }
 
+/// The bytes for the client.
+#[derive(Debug, Default)]
+struct JudgedOutput {
+    /// The first event, which is not copied if it is the only one.
+    first: Bytes,
+    rest: Vec<u8>,
+}
+
+impl JudgedOutput {
+    fn push(&mut self, bytes: Bytes) {
+        match self.first.is_empty() && self.rest.is_empty() {
+            true => self.first = bytes,
+            false => self.rest.extend_from_slice(&bytes),
+        }
+    }
+
+    /// Drains the output.
+    fn take(&mut self) -> Bytes {
+        let first = std::mem::take(&mut self.first);
+        if self.rest.is_empty() {
+            return first;
+        }
+        let mut rest = std::mem::take(&mut self.rest);
+        if !first.is_empty() {
+            rest.splice(..0, first);
+        }
+        rest.into()
+    }
+}
+
 impl ArrivedFrame {
     /// Returns an event without bytes, for the end of the input.
     fn empty() -> ArrivedFrame {
         ArrivedFrame {
-            bytes: Vec::new(),
+            bytes: Bytes::new(),
             has_text: false,
             records: Vec::new(),
             is_next_delta: false,

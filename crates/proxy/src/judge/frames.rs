@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use hyper::body::Bytes;
+
 use super::sse_frames::{SseFrames, has_sse_text, sse_data, with_data};
 
 /// The form of a streamed body.
@@ -13,13 +15,65 @@ pub(crate) enum StreamFraming {
     Lines,
 }
 
+/// The bytes that arrived and are not part of a complete frame.
+#[derive(Debug, Default)]
+pub(crate) struct FrameBuffer {
+    /// Bytes of the last piece, which are not copied. Empty if `pending` is not.
+    piece: Bytes,
+    /// The bytes of a frame that is not complete, and those after them.
+    pending: Vec<u8>,
+    /// Number of the bytes that were searched for the end of the frame.
+    pub(super) searched: usize,
+}
+
+impl FrameBuffer {
+    pub(super) fn push(&mut self, bytes: Bytes) {
+        if self.len() == 0 {
+            self.piece = bytes;
+            return;
+        }
+        self.keep_pending();
+        self.pending.extend_from_slice(&bytes);
+    }
+
+    /// Returns the bytes since the last frame.
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self.pending.is_empty() {
+            true => &self.piece,
+            false => &self.pending,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// Returns the frame that ends at `end`.
+    pub(super) fn take_frame(&mut self, end: usize) -> Bytes {
+        self.searched = 0;
+        if self.pending.is_empty() {
+            return self.piece.split_to(end);
+        }
+        self.piece = self.pending.split_off(end).into();
+        std::mem::take(&mut self.pending).into()
+    }
+
+    /// Copies the bytes of an incomplete frame, so that the memory in which they arrived is not kept for it.
+    pub(super) fn keep_pending(&mut self) {
+        if self.pending.is_empty() {
+            self.pending.extend_from_slice(&self.piece);
+            self.piece = Bytes::new();
+        }
+    }
+}
+
 /// Splits a body into frames without changing a byte.
 #[derive(Debug)]
 pub(crate) enum BodyFrames {
     /// Server-sent events, each with the blank line that ends it.
     Events(SseFrames),
-    /// Lines, each with its line feed. The field has the bytes after the last one.
-    Lines(Vec<u8>),
+    /// Lines, each with its line feed.
+    Lines(FrameBuffer),
 }
 
 impl BodyFrames {
@@ -35,37 +89,63 @@ impl BodyFrames {
     }
 
     pub(crate) fn lines() -> BodyFrames {
-        BodyFrames::Lines(Vec::new())
+        BodyFrames::Lines(FrameBuffer::default())
     }
 
-    /// Reads bytes and passes each complete frame to `on`.
-    pub(crate) fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(Vec<u8>)) {
-        let pending = match self {
-            BodyFrames::Events(frames) => return frames.push(bytes, on),
-            BodyFrames::Lines(pending) => pending,
-        };
-        let mut rest = bytes;
-        while let Some(end) = memchr::memchr(b'\n', rest) {
-            pending.extend_from_slice(&rest[..=end]);
-            on(std::mem::take(pending));
-            rest = &rest[end + 1..];
+    fn buffer(&self) -> &FrameBuffer {
+        match self {
+            BodyFrames::Events(frames) => &frames.buffer,
+            BodyFrames::Lines(buffer) => buffer,
         }
-        pending.extend_from_slice(rest);
+    }
+
+    fn buffer_mut(&mut self) -> &mut FrameBuffer {
+        match self {
+            BodyFrames::Events(frames) => &mut frames.buffer,
+            BodyFrames::Lines(buffer) => buffer,
+        }
+    }
+
+    /// Adds bytes, whose frames [`next_frame`](Self::next_frame) returns.
+    pub(crate) fn push(&mut self, bytes: Bytes) {
+        self.buffer_mut().push(bytes);
+    }
+
+    /// Returns the next complete frame. The concatenation of all frames and [`finish`](Self::finish) is the input.
+    pub(crate) fn next_frame(&mut self) -> Option<Bytes> {
+        let end = match self {
+            BodyFrames::Events(frames) => frames.next_end(),
+            BodyFrames::Lines(buffer) => {
+                let unread = &buffer.bytes()[buffer.searched..];
+                let end = memchr::memchr(b'\n', unread);
+                buffer.searched = end.map_or(buffer.len(), |at| buffer.searched + at + 1);
+                end.map(|_| buffer.searched)
+            }
+        };
+        let buffer = self.buffer_mut();
+        match end {
+            Some(end) => Some(buffer.take_frame(end)),
+            None => {
+                buffer.keep_pending();
+                None
+            }
+        }
     }
 
     /// Returns the number of bytes of the frame that is not complete.
     pub(crate) fn pending_len(&self) -> usize {
-        match self {
-            BodyFrames::Events(frames) => frames.pending_len(),
-            BodyFrames::Lines(pending) => pending.len(),
-        }
+        self.buffer().len()
     }
 
     /// Returns the bytes after the last complete frame.
-    pub(crate) fn finish(&mut self) -> Vec<u8> {
-        match self {
-            BodyFrames::Events(frames) => frames.finish(),
-            BodyFrames::Lines(pending) => std::mem::take(pending),
+    pub(crate) fn finish(&mut self) -> Bytes {
+        let rest = match self {
+            BodyFrames::Events(frames) => std::mem::take(frames).buffer,
+            BodyFrames::Lines(buffer) => std::mem::take(buffer),
+        };
+        match rest.pending.is_empty() {
+            true => rest.piece,
+            false => rest.pending.into(),
         }
     }
 
@@ -116,7 +196,8 @@ mod tests {
             let mut frames = BodyFrames::lines();
             let mut found = Vec::new();
             for piece in text.chunks(size) {
-                frames.push(piece, &mut |frame| found.push(frame));
+                frames.push(Bytes::copy_from_slice(piece));
+                found.extend(std::iter::from_fn(|| frames.next_frame()));
             }
             found.push(frames.finish());
             assert_eq!(found.concat(), text);

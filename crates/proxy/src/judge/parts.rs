@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use smallvec::SmallVec;
 use ttsr::conversation::Note;
 use ttsr::{
     Action, Channel, Conversation, Cut, DecisionRecord, Event, Flow, Mode, Pack, PartId,
@@ -132,7 +133,8 @@ struct FrameText {
 /// The texts in a frame.
 #[derive(Debug, Default)]
 pub(crate) struct FrameTexts {
-    texts: Vec<FrameText>,
+    /// Most frames have one.
+    texts: SmallVec<[FrameText; 1]>,
     /// Number of replies of the body that had ended when the frame arrived, if the frame waits for the end of its reply.
     pub(crate) after_replies: Option<u64>,
 }
@@ -573,6 +575,9 @@ impl JudgedParts {
 impl JudgedPart {
     /// Returns the text that is released instead of `bytes` at `start`, or `None` if it is the same.
     fn edited(&self, start: u64, bytes: &[u8]) -> Option<Vec<u8>> {
+        if self.edits.is_empty() {
+            return None;
+        }
         let end = start + bytes.len() as u64;
         let at = |offset: u64| (offset.clamp(start, end) - start) as usize;
         let mut out = Vec::new();

@@ -5,13 +5,13 @@
 
 use std::borrow::Cow;
 
+use super::frames::FrameBuffer;
+
 /// Splits bytes that are cut anywhere into events, each with the blank line that ends it.
 #[derive(Debug, Default)]
 pub(crate) struct SseFrames {
-    pending: Vec<u8>,
-    /// Number of bytes of `pending` that were searched for the end of the event.
-    searched: usize,
-    /// True if the line that ends at `searched` is not empty.
+    pub(super) buffer: FrameBuffer,
+    /// True if the line that ends at [`FrameBuffer::searched`] is not empty.
     is_in_line: bool,
     last_cr: LastCr,
     /// True if a line of the stream ended with CRLF.
@@ -29,47 +29,32 @@ enum LastCr {
 }
 
 impl SseFrames {
-    /// Reads bytes and passes each complete event to `on`. The concatenation of all events and [`finish`](Self::finish)
-    /// is the input.
-    pub(crate) fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(Vec<u8>)) {
-        self.pending.extend_from_slice(bytes);
-        let mut start = 0;
-        while let Some(end) = self.next_end() {
-            if start == 0 && end == self.pending.len() {
-                // Most pieces are one event. Between two events a stream takes no memory for its buffer.
-                self.searched = 0;
-                return on(std::mem::take(&mut self.pending));
-            }
-            on(self.pending[start..end].to_vec());
-            start = end;
-        }
-        match start == self.pending.len() {
-            true => self.pending = Vec::new(),
-            false => drop(self.pending.drain(..start)),
-        }
-        self.searched -= start;
-    }
-
     /// Returns the end of the first complete event. An LF that follows the CR of a blank line belongs to the event. It is
     /// waited for if the stream has lines that end with CRLF; otherwise an LF that arrives later begins the next event.
-    fn next_end(&mut self) -> Option<usize> {
-        if self.last_cr == LastCr::OfBlankLine {
-            let next = self.pending.get(self.searched)?;
-            self.last_cr = LastCr::None;
-            self.searched += usize::from(*next == b'\n');
-            return Some(self.searched);
-        }
-        loop {
-            let rest = self.pending.get(self.searched..).unwrap_or_default();
+    pub(super) fn next_end(&mut self) -> Option<usize> {
+        let bytes = self.buffer.bytes();
+        let mut at = self.buffer.searched;
+        let end = loop {
+            let Some(&byte) = bytes.get(at) else {
+                break None;
+            };
+            if self.last_cr == LastCr::OfBlankLine {
+                self.last_cr = LastCr::None;
+                at += usize::from(byte == b'\n');
+                break Some(at);
+            }
+            let rest = &bytes[at..];
             let len = memchr::memchr2(b'\r', b'\n', rest).unwrap_or(rest.len());
             if len > 0 {
                 // The rest of a line.
-                self.searched += len;
+                at += len;
                 self.is_in_line = true;
                 self.last_cr = LastCr::None;
             }
-            let byte = *self.pending.get(self.searched)?;
-            self.searched += 1;
+            let Some(&byte) = bytes.get(at) else {
+                break None;
+            };
+            at += 1;
             let last_cr = std::mem::take(&mut self.last_cr);
             if last_cr == LastCr::OfLine && byte == b'\n' {
                 self.has_crlf = true;
@@ -78,36 +63,25 @@ impl SseFrames {
             let is_blank = !std::mem::replace(&mut self.is_in_line, false);
             if byte == b'\n' {
                 if is_blank {
-                    return Some(self.searched);
+                    break Some(at);
                 }
                 continue;
             }
-            match (is_blank, self.pending.get(self.searched)) {
+            match (is_blank, bytes.get(at)) {
                 (false, _) => self.last_cr = LastCr::OfLine,
                 (true, Some(next)) => {
-                    self.searched += usize::from(*next == b'\n');
-                    return Some(self.searched);
+                    at += usize::from(*next == b'\n');
+                    break Some(at);
                 }
-                (true, None) if self.has_crlf => {
-                    self.last_cr = LastCr::OfBlankLine;
-                    return None;
-                }
+                (true, None) if self.has_crlf => self.last_cr = LastCr::OfBlankLine,
                 (true, None) => {
                     self.last_cr = LastCr::OfLine;
-                    return Some(self.searched);
+                    break Some(at);
                 }
             }
-        }
-    }
-
-    /// Returns the number of bytes of the event that is not complete.
-    pub(crate) fn pending_len(&self) -> usize {
-        self.pending.len()
-    }
-
-    /// Returns the bytes after the last complete event.
-    pub(crate) fn finish(&mut self) -> Vec<u8> {
-        std::mem::take(self).pending
+        };
+        self.buffer.searched = at;
+        end
     }
 }
 
@@ -200,18 +174,16 @@ pub(crate) fn with_data(event: &[u8], data: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use hyper::body::Bytes;
+
     use super::*;
+    use crate::judge::BodyFrames;
 
     fn split(pieces: &[&[u8]]) -> Vec<String> {
-        let mut frames = SseFrames::default();
-        let mut found = Vec::new();
-        for piece in pieces {
-            frames.push(piece, &mut |event| {
-                found.push(String::from_utf8(event).unwrap())
-            });
-        }
-        found.push(String::from_utf8(frames.finish()).unwrap());
+        let found = split_frames(pieces).into_iter();
         found
+            .map(|event| String::from_utf8(event.into()).unwrap())
+            .collect()
     }
 
     #[test]
@@ -249,14 +221,19 @@ mod tests {
         }
     }
 
-    fn split_bytes(pieces: &[&[u8]]) -> String {
-        let mut frames = SseFrames::default();
-        let mut all = Vec::new();
+    fn split_frames(pieces: &[&[u8]]) -> Vec<Bytes> {
+        let mut frames = BodyFrames::events();
+        let mut found = Vec::new();
         for piece in pieces {
-            frames.push(piece, &mut |event| all.extend(event));
+            frames.push(Bytes::copy_from_slice(piece));
+            found.extend(std::iter::from_fn(|| frames.next_frame()));
         }
-        all.extend(frames.finish());
-        String::from_utf8(all).unwrap()
+        found.push(frames.finish());
+        found
+    }
+
+    fn split_bytes(pieces: &[&[u8]]) -> String {
+        String::from_utf8(split_frames(pieces).concat()).unwrap()
     }
 
     fn data_of(events: &[String]) -> Vec<Vec<u8>> {

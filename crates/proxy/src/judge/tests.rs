@@ -13,6 +13,7 @@ mod replay;
 pub(crate) mod replies;
 mod retries;
 
+use hyper::body::Bytes;
 use ttsr::{Action, Channel, Mode, Pack, PackBuilder, Pattern, Rule};
 
 use super::{
@@ -45,6 +46,12 @@ pub(crate) fn frames_of(api: ModelApi) -> BodyFrames {
     }
 }
 
+/// Returns the complete frames of the bytes.
+pub(crate) fn next_frames(frames: &mut BodyFrames, bytes: &[u8]) -> Vec<Bytes> {
+    frames.push(Bytes::copy_from_slice(bytes));
+    std::iter::from_fn(|| frames.next_frame()).collect()
+}
+
 pub(crate) fn new_judge(api: ModelApi, pack: &Pack, settings: JudgeSettings) -> ReplyJudge {
     ReplyJudge::new(api, frames_of(api), pack, settings).unwrap()
 }
@@ -74,7 +81,7 @@ pub(crate) fn judge_with<'p>(
     let mut judge = new_judge(api, pack, settings);
     let mut sent = Vec::new();
     for piece in pieces {
-        judge.push(piece);
+        judge.push(Bytes::copy_from_slice(piece));
         sent.extend(judge.take());
     }
     let ended = judge.finish();

@@ -18,7 +18,7 @@ use super::{
     config, no_rules, server, start, within,
 };
 use crate::judge::tests::replies::{OwnedPiece, random_deltas, stream_of};
-use crate::judge::tests::{APIS, every_api, frames_of, legal, pack_of_rules, rule_of};
+use crate::judge::tests::{APIS, every_api, frames_of, legal, next_frames, pack_of_rules, rule_of};
 use crate::routes::ModelApi;
 
 /// The path of the API.
@@ -194,8 +194,7 @@ async fn serve(frames: ScriptedFrames, pieces: Vec<Bytes>, end: ServerEnd) {
 
 /// The complete events of the bytes: those of a client that went away can end anywhere.
 pub(super) fn complete_events(api: ModelApi, bytes: &[u8]) -> String {
-    let mut complete = Vec::new();
-    frames_of(api).push(bytes, &mut |frame| complete.extend(frame));
+    let complete = next_frames(&mut frames_of(api), bytes).concat();
     String::from_utf8(complete).unwrap_or_default()
 }
 

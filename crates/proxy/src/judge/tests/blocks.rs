@@ -1,12 +1,13 @@
 //! Replies that pass whole, and replies that a rule stops.
 
+use hyper::body::Bytes;
 use ttsr::{Action, Mode, Pattern};
 
 use super::legal;
 use super::replies::{Piece, events, seen, stream, whole};
 use super::{
     APIS, Judged, SETTINGS, aborting, every_api, frames_of, judge, judge_whole, judge_with,
-    new_judge, pack_of,
+    new_judge, next_frames, pack_of,
 };
 use crate::config::BlockEnding;
 use crate::judge::{BodyFrames, JudgeSettings, TruncatedBody};
@@ -65,8 +66,8 @@ fn text_leaves_as_it_arrives_and_a_call_leaves_whole_when_it_is_complete() {
         let mut judge = new_judge(api, &pack, SETTINGS);
         let (mut sent, mut shown_early) = (String::new(), false);
         for event in events(api, &usual()) {
-            judge.push(event.as_bytes());
-            sent += &String::from_utf8(judge.take()).unwrap();
+            judge.push(Bytes::copy_from_slice(event.as_bytes()));
+            sent += &String::from_utf8(judge.take().into()).unwrap();
             shown_early |= seen(&sent).text == "Let me ";
             let calls = ["bash", "read"]
                 .iter()
@@ -79,7 +80,7 @@ fn text_leaves_as_it_arrives_and_a_call_leaves_whole_when_it_is_complete() {
         assert!(shown_early, "{api:?}");
         assert_eq!(judge.finish(), Ok(()));
         // In Gemini the end of the input ends the reply.
-        sent += &String::from_utf8(judge.take()).unwrap();
+        sent += &String::from_utf8(judge.take().into()).unwrap();
         assert_eq!(sent, stream(api, &usual()));
     }
 }
@@ -258,8 +259,12 @@ fn a_shadow_run_delays_and_changes_nothing() {
         let pack = aborting("forbidden");
         let mut judge = new_judge(api, &pack, settings);
         for event in events(api, &pieces) {
-            judge.push(event.as_bytes());
-            assert_eq!(String::from_utf8(judge.take()).unwrap(), event, "{api:?}");
+            judge.push(Bytes::copy_from_slice(event.as_bytes()));
+            assert_eq!(
+                String::from_utf8(judge.take().into()).unwrap(),
+                event,
+                "{api:?}"
+            );
         }
         assert_eq!(judge.finish(), Ok(()));
     }
@@ -287,8 +292,7 @@ fn a_reply_that_breaks_off_is_a_prefix_without_an_incomplete_call() {
                 assert!(judged.sent.contains("[ttsr: reply stopped: "), "{what}");
                 continue;
             }
-            let mut events = Vec::new();
-            frames_of(api).push(judged.sent.as_bytes(), &mut |event| events.extend(event));
+            let events = next_frames(&mut frames_of(api), judged.sent.as_bytes()).concat();
             legal::check_prefix(api, std::str::from_utf8(&events).unwrap());
             assert!(text.starts_with(&judged.sent), "{what}");
             let seen = seen(&judged.sent);
@@ -320,21 +324,21 @@ fn a_keep_alive_event_moves_the_numbers_of_later_events_and_nothing_else() {
         for at in 0..all.len() {
             let mut judge = new_judge(api, &pack, SETTINGS);
             for event in &all[..at] {
-                judge.push(event.as_bytes());
+                judge.push(Bytes::copy_from_slice(event.as_bytes()));
             }
             if !judge.is_holding() {
                 continue;
             }
-            let mut sent = String::from_utf8(judge.take()).unwrap();
+            let mut sent = String::from_utf8(judge.take().into()).unwrap();
             judge.keep_alive();
-            let kept_alive = String::from_utf8(judge.take()).unwrap();
+            let kept_alive = String::from_utf8(judge.take().into()).unwrap();
             assert!(!kept_alive.is_empty(), "{api:?}");
             let begin = sent.len();
             for event in &all[at..] {
-                judge.push(event.as_bytes());
+                judge.push(Bytes::copy_from_slice(event.as_bytes()));
             }
             assert_eq!(judge.finish(), Ok(()));
-            let rest = String::from_utf8(judge.take()).unwrap();
+            let rest = String::from_utf8(judge.take().into()).unwrap();
             legal::check(api, &format!("{sent}{kept_alive}{rest}"));
             sent.push_str(&rest);
             let want = all.concat();
@@ -440,8 +444,8 @@ fn more_sent_items_than_the_bound_stop_the_reply() {
             ..SETTINGS
         };
         let mut judge = new_judge(OpenAiResponses, &aborting("never"), settings);
-        judge.push(text.as_bytes());
-        let sent = String::from_utf8(judge.take()).unwrap();
+        judge.push(Bytes::copy_from_slice(text.as_bytes()));
+        let sent = String::from_utf8(judge.take().into()).unwrap();
         assert_eq!(judge.report().is_blocked, is_blocked, "{sent}");
         match is_blocked {
             true => legal::check(OpenAiResponses, &sent),
@@ -458,7 +462,9 @@ fn an_event_longer_than_the_bound_stops_the_reply_before_it_is_complete() {
     };
     for (len, is_blocked) in [(1000, false), (3000, true)] {
         let mut judge = new_judge(OpenAiChat, &aborting("never"), settings);
-        judge.push(format!("data: {}", "x".repeat(len)).as_bytes());
+        judge.push(Bytes::copy_from_slice(
+            format!("data: {}", "x".repeat(len)).as_bytes(),
+        ));
         let sent = judge.take();
         let sent = String::from_utf8_lossy(&sent);
         assert_eq!(judge.report().is_blocked, is_blocked);

@@ -1,5 +1,6 @@
 //! Recorded bodies of other projects, if `TTSR_CORPUS` names their folder.
 
+use hyper::body::Bytes;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -243,7 +244,7 @@ fn judged_as_replayed(api: ModelApi, pack: &Pack, body: &str, size: usize, name:
     let mut judge = new_judge(api, pack, SETTINGS);
     let mut sent = Vec::new();
     for piece in body.as_bytes().chunks(size) {
-        judge.push(piece);
+        judge.push(Bytes::copy_from_slice(piece));
         sent.extend(judge.take());
     }
     let ended = judge.finish();

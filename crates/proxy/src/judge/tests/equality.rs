@@ -7,6 +7,7 @@
 mod planted;
 mod requests;
 
+use hyper::body::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -115,7 +116,7 @@ fn judged(
         };
     } else {
         for piece in body.chunks(size) {
-            judge.push(piece);
+            judge.push(Bytes::copy_from_slice(piece));
             sent.extend(judge.take());
         }
         judge.finish().ok();

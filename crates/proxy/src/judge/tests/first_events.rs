@@ -1,5 +1,6 @@
 //! Replies of which the client has no event when a rule holds or stops them, or none of a choice or an item.
 
+use hyper::body::Bytes;
 use ttsr::{Action, Pattern};
 
 use super::replies::seen;
@@ -52,10 +53,10 @@ fn a_client_that_has_no_event_yet_is_kept_waiting_by_one_with_the_names_of_the_r
     });
     for (api, first) in held_from_the_start() {
         let mut judge = new_judge(api, &pack, SETTINGS);
-        judge.push(first.as_bytes());
+        judge.push(Bytes::copy_from_slice(first.as_bytes()));
         assert!(judge.take().is_empty() && judge.is_holding(), "{api:?}");
         judge.keep_alive();
-        let waiting = String::from_utf8(judge.take()).unwrap();
+        let waiting = String::from_utf8(judge.take().into()).unwrap();
         assert!(
             waiting.contains("m9") && !waiting.contains("keep-alive"),
             "{waiting}"
@@ -67,14 +68,14 @@ fn a_client_that_has_no_event_yet_is_kept_waiting_by_one_with_the_names_of_the_r
         // The role comes with the first event: clients join those of several.
         assert!(api != OpenAiChat || !waiting.contains("role"), "{waiting}");
         judge.time_out();
-        let sent = waiting + &String::from_utf8(judge.take()).unwrap();
+        let sent = waiting + &String::from_utf8(judge.take().into()).unwrap();
         legal::check(api, &sent);
         assert!(!sent.contains("ttsr\","), "another id: {sent}");
         // A reply that is stopped without a keep-alive event has the names of the server, too.
         let mut judge = new_judge(api, &pack, SETTINGS);
-        judge.push(first.as_bytes());
+        judge.push(Bytes::copy_from_slice(first.as_bytes()));
         judge.time_out();
-        let sent = String::from_utf8(judge.take()).unwrap();
+        let sent = String::from_utf8(judge.take().into()).unwrap();
         legal::check(api, &sent);
         assert!(sent.contains("m9"), "{sent}");
     }

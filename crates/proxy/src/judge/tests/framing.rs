@@ -4,6 +4,7 @@ use super::replies::{Piece, stream, whole};
 use super::{SETTINGS, aborting, every_api, judge, judge_whole, judge_with, new_judge};
 use crate::judge::{BodyFrames, JudgeSettings, ReplyJudge};
 use crate::routes::ModelApi::{self, OpenAiChat};
+use hyper::body::Bytes;
 
 /// Judges a body as an event stream, in pieces of that length.
 fn as_events(api: ModelApi, body: &str, size: usize) -> (String, bool) {
@@ -11,7 +12,7 @@ fn as_events(api: ModelApi, body: &str, size: usize) -> (String, bool) {
     let judge = judge.as_mut().unwrap();
     let mut sent = Vec::new();
     for piece in body.as_bytes().chunks(size) {
-        judge.push(piece);
+        judge.push(Bytes::copy_from_slice(piece));
         sent.extend(judge.take());
     }
     let ended = judge.finish();
@@ -83,9 +84,9 @@ fn a_document_in_parts_counts_as_held() {
         ..SETTINGS
     };
     let mut judge = new_judge(OpenAiChat, &aborting("never"), settings);
-    judge.push(b"{\"id\":\n\n");
+    judge.push(Bytes::copy_from_slice(b"{\"id\":\n\n"));
     for _ in 0..20 {
-        judge.push(b"   \n\n");
+        judge.push(Bytes::copy_from_slice(b"   \n\n"));
     }
     assert!(judge.is_over());
 }

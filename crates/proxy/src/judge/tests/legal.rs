@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::frames_of;
+use super::{frames_of, next_frames};
 use crate::routes::ModelApi;
 
 /// Checks that the bytes are a complete reply of the API, with one end.
@@ -17,8 +17,7 @@ pub(crate) fn check(api: ModelApi, sent: &str) {
 /// true if it has the end.
 pub(crate) fn check_prefix(api: ModelApi, sent: &str) -> bool {
     let mut frames = frames_of(api);
-    let mut complete = Vec::new();
-    frames.push(sent.as_bytes(), &mut |frame| complete.push(frame));
+    let complete = next_frames(&mut frames, sent.as_bytes());
     assert_eq!(
         frames.pending_len(),
         0,

@@ -1,6 +1,7 @@
 //! Random replies with planted violations, in random deltas and segments: decisions and texts equal those of a
 //! conversation over the same events.
 
+use hyper::body::Bytes;
 use ttsr::{
     Action, Channel, Conversation, DecisionRecord, Event, Flow, Pack, Pattern, Rule, Suppression,
 };
@@ -117,7 +118,7 @@ fn decisions_and_texts_are_those_of_a_conversation_and_every_end_is_legal() {
             let mut judge = new_judge(api, pack, JudgeSettings { ending, ..SETTINGS });
             let mut sent = Vec::new();
             for piece in random.pieces(stream.as_bytes(), 200) {
-                judge.push(piece);
+                judge.push(Bytes::copy_from_slice(piece));
                 sent.extend(judge.take());
             }
             assert_eq!(judge.finish(), Ok(()));

@@ -1,5 +1,6 @@
 //! Replies from which rules redact text.
 
+use hyper::body::Bytes;
 use ttsr::{Action, Pack, Pattern};
 
 use super::replies::{Piece, events, seen, stream, whole};
@@ -129,7 +130,7 @@ fn texts_past_the_bound_are_not_kept_and_their_repetitions_are_redacted_the_same
             let mut judge = new_judge(api, &redacting(), settings);
             let mut sent = String::new();
             for event in all[..end].split_inclusive('\n') {
-                judge.push(event.as_bytes());
+                judge.push(Bytes::copy_from_slice(event.as_bytes()));
                 sent += std::str::from_utf8(&judge.take()).unwrap();
                 assert!(judge.parts.kept_bytes <= held_bytes, "{api:?}");
             }
@@ -157,7 +158,7 @@ fn edits_of_text_that_was_sent_are_kept_only_for_repetitions() {
         let mut most = 0;
         let mut sent = String::new();
         for event in all {
-            judge.push(event.as_bytes());
+            judge.push(Bytes::copy_from_slice(event.as_bytes()));
             sent += std::str::from_utf8(&judge.take()).unwrap();
             most = most.max(judge.parts.kept_edits());
         }
@@ -180,8 +181,8 @@ fn equal_texts_of_one_event_are_redacted_each_in_its_way() {
     };
     let text = event("It is key-é-", "It is ") + &event("12 key-é-34 ", "12 key-é-34 ");
     let mut judge = new_judge(OpenAiChat, &redacting(), SETTINGS);
-    judge.push(text.as_bytes());
-    let sent = String::from_utf8(judge.take()).unwrap();
+    judge.push(Bytes::copy_from_slice(text.as_bytes()));
+    let sent = String::from_utf8(judge.take().into()).unwrap();
     let want = event("It is [redacted] [redacted]", "It is ") + &event(" ", "12 [redacted] ");
     assert_eq!(sent, want);
 }
@@ -237,8 +238,8 @@ fn equal_deltas_of_two_choices_are_told_apart_and_copies_that_nobody_reads_are_n
         };
         let text = both("It is key-é-", "It is ") + &both("12. \"", "12. \"");
         let mut judge = new_judge(OpenAiChat, &redacting(), SETTINGS);
-        judge.push(text.as_bytes());
-        let sent = String::from_utf8(judge.take()).unwrap();
+        judge.push(Bytes::copy_from_slice(text.as_bytes()));
+        let sent = String::from_utf8(judge.take().into()).unwrap();
         let events: Vec<&str> = sent.split_inclusive("\n\n").collect();
         assert_eq!(events[0], both("It is [redacted]", "It is "));
         let (json, _) = ttsr_wire::JsonValue::parse(&events[1].as_bytes()[6..]).unwrap();

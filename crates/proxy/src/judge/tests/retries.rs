@@ -1,5 +1,6 @@
 //! Replies that are taken again: the events of all attempts are one legal reply.
 
+use hyper::body::Bytes;
 use serde_json::Value;
 use ttsr::{Action, Channel, Conversation, Event, Flow, Pack, Partial, Pattern, Rule};
 use ttsr_testing::{Random, scale};
@@ -7,8 +8,8 @@ use ttsr_wire::Reader;
 
 use super::replies::{Piece, seen, stream};
 use super::{
-    APIS, SETTINGS, every_api, frames_of, judge_whole, legal, new_judge, pack_of, pack_of_rules,
-    rule_of,
+    APIS, SETTINGS, every_api, frames_of, judge_whole, legal, new_judge, next_frames, pack_of,
+    pack_of_rules, rule_of,
 };
 use crate::config::BlockEnding;
 use crate::judge::{JudgeSettings, TokenUsage, WholeBodyVerdict};
@@ -50,7 +51,7 @@ fn take(
     let mut current = attempts.next();
     while let Some(stream) = current {
         for piece in random.pieces(stream.as_bytes(), 200) {
-            judge.push(piece);
+            judge.push(Bytes::copy_from_slice(piece));
             sent.extend(judge.take());
         }
         let mut next = judge.next_attempt();
@@ -399,8 +400,7 @@ fn random_attempts_become_one_legal_reply() {
                 assert!(seen.text.ends_with(&last), "{what}");
             }
             let mut frames = frames_of(api);
-            let mut events = Vec::new();
-            frames.push(taken.sent.as_bytes(), &mut |event| events.push(event));
+            let events = next_frames(&mut frames, taken.sent.as_bytes());
             for event in &events {
                 let data = frames.data(event).unwrap_or_default();
                 let is_json = serde_json::from_slice::<Value>(&data).is_ok();
