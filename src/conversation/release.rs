@@ -13,8 +13,8 @@ use crate::verdict::{PartId, RuleId};
 /// The least capacity of the buffer of a part that has text, in bytes: deltas are short.
 const FIRST_BYTES: usize = 64;
 
-/// The same for a buffer with all bytes of a part.
-const FIRST_KEPT_BYTES: usize = 256;
+/// The least number of bytes by which the buffer of a part grows whose bytes are all kept.
+const KEPT_GROWTH: usize = 256;
 
 /// The text of one part that the host has not taken.
 #[derive(Debug)]
@@ -71,11 +71,16 @@ impl PartText {
 
     #[inline]
     fn append(&mut self, bytes: &[u8]) {
-        if self.text.capacity() == 0 {
-            self.text.reserve(match self.dropped {
-                None => FIRST_KEPT_BYTES,
-                Some(_) => FIRST_BYTES,
-            });
+        let len = self.text.len();
+        if len + bytes.len() > self.text.capacity() {
+            match self.dropped {
+                Some(_) if len > 0 => {}
+                Some(_) => self.text.reserve(FIRST_BYTES),
+                // By a quarter, because most hosts have many streams, and a buffer that doubles is half empty at worst.
+                None => self
+                    .text
+                    .reserve_exact(bytes.len().max(len / 4).max(KEPT_GROWTH)),
+            }
         }
         self.text.extend_from_slice(bytes);
     }

@@ -46,6 +46,9 @@ pub struct ProxyConfig {
     /// The store of sessions. By default, the 4,096 sessions that were used last are kept in memory, each for a day after
     /// its last use.
     pub sessions: Arc<dyn SessionStore>,
+    /// The number of worker threads of the runtime that look for events without sleeping while requests are in progress: all
+    /// of them, or 0, the default. Each takes a core meanwhile.
+    pub busy_poll_threads: usize,
     /// The bounds.
     pub limits: ProxyLimits,
 }
@@ -87,6 +90,7 @@ impl Default for ProxyConfig {
             tls: None,
             log: None,
             sessions: Arc::new(MemoryStore::new(4096, Duration::from_secs(24 * 60 * 60))),
+            busy_poll_threads: 0,
             limits: ProxyLimits::default(),
         }
     }
@@ -219,8 +223,7 @@ pub struct ProxyLimits {
     /// The longest body of a reply that is judged and not streamed, in bytes.
     pub reply_bytes: u64,
     /// The most bytes of a streamed reply that are held back, and the most bytes of the items of Responses that were sent,
-    /// which its end repeats. A reply for which this is not enough is stopped. As many bytes of text are kept to compare
-    /// repetitions with; a repetition of a text that is not kept is judged as a separate text.
+    /// which its end repeats. A reply for which this is not enough is stopped.
     pub held_bytes: usize,
     /// The most bytes of bodies that are in memory at the same time: of requests that rules read, until their reply has
     /// ended, of judged replies that are not streamed, and of what each judged stream keeps, rounded down to a multiple of

@@ -13,12 +13,13 @@ mod quotes;
 mod sse_frames;
 #[cfg(test)]
 pub(crate) mod tests;
+mod text_digest;
 mod usage;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use hyper::body::Bytes;
+use bytes::Bytes;
 use serde_json::Value;
 use smallvec::SmallVec;
 use ttsr::conversation::Note;
@@ -193,13 +194,12 @@ impl ReplyJudge {
         let api = reply_api(api)?;
         // Messages never repeats a part.
         let repeats = api.format() != ttsr_wire::WireFormat::AnthropicMessages;
-        let room = repeats.then_some(settings.held_bytes);
         Some(ReplyJudge {
             settings,
             reader: new_reader(&*api),
             frames,
             partial: Vec::new(),
-            parts: JudgedParts::new(conversation, settings.mode, room),
+            parts: JudgedParts::new(conversation, settings.mode, repeats),
             api,
             held: VecDeque::new(),
             held_bytes: 0,
@@ -377,7 +377,7 @@ impl ReplyJudge {
     /// and items that may be repeated.
     pub(crate) fn kept_bytes(&self) -> usize {
         let unread = self.partial.len() + self.frames.pending_len();
-        self.held_bytes + unread + self.api.kept_bytes() + self.parts.kept_bytes
+        self.held_bytes + unread + self.api.kept_bytes()
     }
 
     /// Ends a reply for whose bytes there is no room in the proxy, unless no rule acts. Returns true if it was ended.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use hyper::body::Bytes;
+use bytes::Bytes;
 
 use super::sse_frames::{SseFrames, has_sse_text, sse_data, with_data};
 

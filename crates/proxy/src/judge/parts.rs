@@ -12,6 +12,7 @@ use ttsr::{
 
 use super::json_edit::DocumentText;
 use super::quotes::without_matches;
+use super::text_digest::TextDigest;
 
 /// The reason why a reply is blocked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,10 +175,8 @@ struct JudgedPart {
     /// In the order of their starts. They are disjoint, because each is in the text of one release, and end at or before
     /// `released`. Those in text that was sent are dropped, unless the part may be repeated.
     edits: VecDeque<PartEdit>,
-    /// True if the server may repeat the part from its start.
-    may_repeat: bool,
-    /// All bytes that were delivered, if the API repeats the part and there is room for them.
-    whole: Option<Vec<u8>>,
+    /// The digest of all bytes that were delivered, if the server may repeat the part.
+    digest: Option<TextDigest>,
 }
 
 /// The parts of all replies of a body, and the conversation that judges them.
@@ -188,10 +187,8 @@ pub(crate) struct JudgedParts {
     /// The indices in `parts` of the parts of the reply in progress, by their number in the reply. A repetition with
     /// another text is not among them.
     by_id: BTreeMap<u32, usize>,
-    /// The most bytes of texts that are kept to compare repetitions with, or `None` if the API repeats no part.
-    room: Option<usize>,
-    /// Number of bytes of these texts: the sum of `whole` over all parts.
-    pub(super) kept_bytes: usize,
+    /// True if the API repeats parts.
+    has_repetitions: bool,
     /// True if no rule acts, so that no call waits until it is complete.
     is_shadow: bool,
     /// Number of parts of this reply that were made for repetitions with another text.
@@ -211,20 +208,19 @@ fn begin_attempt(conversation: &mut Conversation) {
 }
 
 impl JudgedParts {
-    /// Returns the parts of a body, whose first reply is an attempt in the turn of the conversation. `room` is the most
-    /// bytes of texts that are kept to compare repetitions with, or `None` if the API repeats no part.
+    /// Returns the parts of a body, whose first reply is an attempt in the turn of the conversation. `has_repetitions` is
+    /// true if the API repeats parts.
     pub(crate) fn new(
         mut conversation: Conversation,
         mode: Mode,
-        room: Option<usize>,
+        has_repetitions: bool,
     ) -> JudgedParts {
         begin_attempt(&mut conversation);
         JudgedParts {
             conversation,
             parts: Vec::new(),
             by_id: BTreeMap::new(),
-            room,
-            kept_bytes: 0,
+            has_repetitions,
             is_shadow: mode == Mode::Shadow,
             copies: 0,
             ended: 0,
@@ -239,10 +235,7 @@ impl JudgedParts {
         self.conversation.start_turn();
         begin_attempt(&mut self.conversation);
         // Only parts of the reply in progress are repeated.
-        for index in std::mem::take(&mut self.by_id).into_values() {
-            self.parts[index].whole = None;
-        }
-        self.kept_bytes = 0;
+        self.by_id.clear();
         self.copies = 0;
         self.is_ended = false;
     }
@@ -256,7 +249,6 @@ impl JudgedParts {
         let notes = self.conversation.guidance().filter(is_other).collect();
         begin_attempt(&mut self.conversation);
         self.parts.clear();
-        self.kept_bytes = 0;
         self.by_id.clear();
         self.copies = 0;
         notes
@@ -297,8 +289,7 @@ impl JudgedParts {
                     .clone()
                     .map(|tool| (tool, call.clone().unwrap_or_default()));
                 let index = self.add(part, channel, tool);
-                self.parts[index].may_repeat = self.room.is_some();
-                self.parts[index].whole = self.room.map(|_| Vec::new());
+                self.parts[index].digest = self.has_repetitions.then(TextDigest::new);
                 self.by_id.insert(part.0, index);
                 let flow = self.conversation.apply(&event);
                 self.check(flow)
@@ -357,8 +348,7 @@ impl JudgedParts {
             released: 0,
             waiting: Vec::new(),
             edits: VecDeque::new(),
-            may_repeat: false,
-            whole: None,
+            digest: None,
         });
         self.parts.len() - 1
     }
@@ -379,14 +369,8 @@ impl JudgedParts {
         let part = &mut self.parts[index];
         part.delivered += bytes.len() as u64;
         part.waiting.extend_from_slice(bytes);
-        if let Some(mut whole) = part.whole.take() {
-            if self.kept_bytes + bytes.len() <= self.room.unwrap_or(0) {
-                self.kept_bytes += bytes.len();
-                whole.extend_from_slice(bytes);
-                part.whole = Some(whole);
-            } else {
-                self.kept_bytes -= whole.len();
-            }
+        if let Some(digest) = &mut part.digest {
+            digest.push(bytes);
         }
         let flow = self.conversation.push(part.id, bytes);
         self.check(flow)?;
@@ -394,8 +378,8 @@ impl JudgedParts {
         Ok(())
     }
 
-    /// Reads the repetition of a part. A client may show it instead of the deltas, so a repetition with another text is
-    /// judged as a separate part, and so is one of a part whose text is not kept.
+    /// Reads the repetition of a part. A client may show it instead of the deltas, so a repetition that does not begin with
+    /// the deltas is judged as a separate part.
     fn repeat(
         &mut self,
         index: usize,
@@ -403,11 +387,15 @@ impl JudgedParts {
         frame: &mut FrameTexts,
     ) -> Result<(), Block> {
         let part = &self.parts[index];
-        let known = part.whole.as_deref().unwrap_or_default();
-        let is_same = known.starts_with(&bytes) && !bytes.is_empty();
-        let is_longer = bytes.starts_with(known) && !part.is_closed && part.whole.is_some();
-        if is_same || is_longer {
-            let new = bytes.get(known.len()..).unwrap_or_default().to_vec();
+        let known = usize::try_from(part.delivered).ok();
+        let split = known.and_then(|known| bytes.split_at_checked(known));
+        let new = split.filter(|(repeated, new)| {
+            let digest = part.digest.as_ref();
+            let is_repetition = digest.is_some_and(|digest| digest.is_of(repeated));
+            is_repetition && !bytes.is_empty() && (new.is_empty() || !part.is_closed)
+        });
+        if let Some((_, new)) = new {
+            let new = new.to_vec();
             frame.texts.push(FrameText {
                 part: index,
                 start: 0,
@@ -439,6 +427,9 @@ impl JudgedParts {
         let flow = self.conversation.close(id);
         self.check(flow)?;
         self.parts[index].is_closed = true;
+        if let Some(digest) = &mut self.parts[index].digest {
+            digest.close();
+        }
         // Closing a call asks for its reviews, and approving it releases its text.
         self.answer_reviews(id)?;
         self.collect(index);
@@ -601,7 +592,7 @@ impl JudgedPart {
 
     /// Drops the edits in the text up to `end`, which was sent, unless the part may be repeated.
     fn forget_edits(&mut self, end: u64) {
-        while !self.may_repeat && self.edits.front().is_some_and(|edit| edit.end <= end) {
+        while self.digest.is_none() && self.edits.front().is_some_and(|edit| edit.end <= end) {
             self.edits.pop_front();
         }
     }

@@ -174,7 +174,7 @@ pub(crate) fn with_data(event: &[u8], data: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use hyper::body::Bytes;
+    use bytes::Bytes;
 
     use super::*;
     use crate::judge::BodyFrames;

@@ -13,7 +13,7 @@ mod replay;
 pub(crate) mod replies;
 mod retries;
 
-use hyper::body::Bytes;
+use bytes::Bytes;
 use ttsr::{Action, Channel, Mode, Pack, PackBuilder, Pattern, Rule};
 
 use super::{

@@ -1,6 +1,6 @@
 //! Replies that pass whole, and replies that a rule stops.
 
-use hyper::body::Bytes;
+use bytes::Bytes;
 use ttsr::{Action, Mode, Pattern};
 
 use super::legal;

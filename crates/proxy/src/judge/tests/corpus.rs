@@ -1,6 +1,6 @@
 //! Recorded bodies of other projects, if `TTSR_CORPUS` names their folder.
 
-use hyper::body::Bytes;
+use bytes::Bytes;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;

@@ -7,7 +7,7 @@
 mod planted;
 mod requests;
 
-use hyper::body::Bytes;
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;

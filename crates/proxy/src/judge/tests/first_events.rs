@@ -1,6 +1,6 @@
 //! Replies of which the client has no event when a rule holds or stops them, or none of a choice or an item.
 
-use hyper::body::Bytes;
+use bytes::Bytes;
 use ttsr::{Action, Pattern};
 
 use super::replies::seen;

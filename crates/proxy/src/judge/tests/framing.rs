@@ -4,7 +4,7 @@ use super::replies::{Piece, stream, whole};
 use super::{SETTINGS, aborting, every_api, judge, judge_whole, judge_with, new_judge};
 use crate::judge::{BodyFrames, JudgeSettings, ReplyJudge};
 use crate::routes::ModelApi::{self, OpenAiChat};
-use hyper::body::Bytes;
+use bytes::Bytes;
 
 /// Judges a body as an event stream, in pieces of that length.
 fn as_events(api: ModelApi, body: &str, size: usize) -> (String, bool) {

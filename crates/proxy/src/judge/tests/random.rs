@@ -1,7 +1,7 @@
 //! Random replies with planted violations, in random deltas and segments: decisions and texts equal those of a
 //! conversation over the same events.
 
-use hyper::body::Bytes;
+use bytes::Bytes;
 use ttsr::{
     Action, Channel, Conversation, DecisionRecord, Event, Flow, Pack, Pattern, Rule, Suppression,
 };

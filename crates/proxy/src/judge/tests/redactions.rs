@@ -1,6 +1,6 @@
 //! Replies from which rules redact text.
 
-use hyper::body::Bytes;
+use bytes::Bytes;
 use ttsr::{Action, Pack, Pattern};
 
 use super::replies::{Piece, events, seen, stream, whole};
@@ -112,7 +112,7 @@ fn a_repetition_with_another_text_is_judged_too() {
 }
 
 #[test]
-fn texts_past_the_bound_are_not_kept_and_their_repetitions_are_redacted_the_same() {
+fn repetitions_of_texts_that_are_longer_than_the_bound_are_redacted_the_same() {
     let text = "abcdefghij".repeat(820);
     let filler = "abcdefghij".repeat(220);
     let input = [&*format!("{{\"a\": \"{filler}"), "key-é-01", "2345 end\"}"];
@@ -132,7 +132,6 @@ fn texts_past_the_bound_are_not_kept_and_their_repetitions_are_redacted_the_same
             for event in all[..end].split_inclusive('\n') {
                 judge.push(Bytes::copy_from_slice(event.as_bytes()));
                 sent += std::str::from_utf8(&judge.take()).unwrap();
-                assert!(judge.parts.kept_bytes <= held_bytes, "{api:?}");
             }
             assert!(!leaks(&sent), "{api:?} {sent}");
             assert!(sent.contains("[redacted]"), "{api:?} {sent}");

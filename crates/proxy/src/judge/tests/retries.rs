@@ -1,6 +1,6 @@
 //! Replies that are taken again: the events of all attempts are one legal reply.
 
-use hyper::body::Bytes;
+use bytes::Bytes;
 use serde_json::Value;
 use ttsr::{Action, Channel, Conversation, Event, Flow, Pack, Partial, Pattern, Rule};
 use ttsr_testing::{Random, scale};
