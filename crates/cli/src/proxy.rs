@@ -77,6 +77,10 @@ pub(crate) struct Options {
     /// One thread serves some hundred streams at a time.
     #[arg(long, value_name = "N")]
     threads: Option<ThreadCount>,
+    /// Let the threads look for events without sleeping while requests are in progress: deltas are delayed less, and each
+    /// thread takes a core
+    #[arg(long)]
+    busy_poll: bool,
     /// Append events to this file, as JSON without text of requests and replies; `ttsr log` shows it
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -152,7 +156,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     // The first request does not wait for the automata.
     pack.prepare();
     let is_wrapping = !options.command.is_empty();
-    let (config, suffix) = config(options, &settings, is_wrapping)?;
+    let (mut config, suffix) = config(options, &settings, is_wrapping)?;
     let is_encrypted = config.tls.is_some();
     let usual = if is_wrapping {
         "127.0.0.1:0"
@@ -162,6 +166,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let of_file = settings.listen.as_deref().filter(|_| !is_wrapping);
     let address = options.listen.as_deref().or(of_file).unwrap_or(usual);
     let threads = options.threads.or(settings.threads).unwrap_or_default();
+    if options.busy_poll || settings.busy_poll {
+        config.busy_poll_threads = threads.into();
+    }
     // Also with one thread: tasks that an event wakes run at once there, and not after those of all other events.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads.into())

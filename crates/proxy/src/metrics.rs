@@ -8,10 +8,10 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use tokio::sync::Semaphore;
 use ttsr::DecisionRecord;
 
 use crate::buffer_budget::BufferBudget;
+use crate::request_count::RequestCount;
 use crate::totals::ProxyTotals;
 
 /// The type of the text that [`ProxyMetrics::text`] returns.
@@ -33,8 +33,7 @@ pub(crate) struct ProxyMetrics {
 impl ProxyMetrics {
     pub(crate) fn new(
         totals: &Arc<ProxyTotals>,
-        free: &Arc<Semaphore>,
-        permits: usize,
+        requests: &Arc<RequestCount>,
         budget: &Arc<BufferBudget>,
     ) -> ProxyMetrics {
         let mut registry = Registry::with_prefix("ttsr_proxy");
@@ -46,8 +45,7 @@ impl ProxyMetrics {
         );
         registry.register_collector(Box::new(TotalsCollector {
             totals: Arc::clone(totals),
-            free: Arc::clone(free),
-            permits,
+            requests: Arc::clone(requests),
             budget: Arc::clone(budget),
         }));
         ProxyMetrics {
@@ -80,9 +78,7 @@ impl ProxyMetrics {
 #[derive(Debug)]
 struct TotalsCollector {
     totals: Arc<ProxyTotals>,
-    /// The semaphore whose free permits, out of `permits`, are the requests that can begin.
-    free: Arc<Semaphore>,
-    permits: usize,
+    requests: Arc<RequestCount>,
     budget: Arc<BufferBudget>,
 }
 
@@ -154,7 +150,7 @@ impl Collector for TotalsCollector {
             let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
             counter.encode(metric)?;
         }
-        let in_progress = self.permits.saturating_sub(self.free.available_permits());
+        let in_progress = self.requests.in_progress();
         for (name, help, value) in [
             (
                 "in_progress",

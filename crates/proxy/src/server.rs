@@ -99,6 +99,12 @@ impl Proxy {
     /// If it is polled outside of a tokio runtime with I/O and time enabled.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
         let drain_time = self.service.config.limits.drain_time;
+        // They end when this returns.
+        let mut polling = JoinSet::new();
+        for _ in 0..self.service.config.busy_poll_threads {
+            let requests = Arc::clone(&self.service.requests);
+            polling.spawn(async move { requests.poll_busily().await });
+        }
         let builders = Arc::new(ConnectionBuilders::new(self.service));
         let (is_stopping, stopping) = watch::channel(());
         let mut connections = JoinSet::new();

@@ -12,7 +12,7 @@ use hyper::header::{ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, HeaderMap, HeaderVal
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use serde::de::IgnoredAny;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use ttsr::conversation::Note;
 use ttsr::{Mode, Pack};
@@ -21,6 +21,7 @@ use crate::account::RequestAccount;
 use crate::body::{
     BodyError, JudgedBody, RequestBody, ResponseBody, ServerBody, arriving_body, whole_body,
 };
+
 use crate::buffer_budget::{BufferBudget, BufferFull, BufferedBytes};
 use crate::config::{ProxyConfig, UpstreamUrl};
 use crate::conversations::{ReplySession, RequestRules, beside, judge_alone, judge_in_session};
@@ -35,6 +36,7 @@ use crate::metrics::{self, ProxyMetrics};
 use crate::pack_slot::PackSlot;
 use crate::repeat::{RepeatedCall, is_encoded, stream_framing};
 use crate::request::{JudgedRequest, ModelRequest, SessionMemory, is_model_request, session_key};
+use crate::request_count::RequestCount;
 use crate::routes::{ModelApi, model_of_path, route};
 use crate::totals::ProxyTotals;
 use crate::upstream::{BODY_TOO_LONG, UpstreamCall, UpstreamClients};
@@ -71,7 +73,7 @@ pub(crate) struct ProxyService {
     pub(crate) pack: Arc<PackSlot>,
     metrics: Arc<ProxyMetrics>,
     upstream: Arc<UpstreamClients>,
-    in_progress: Arc<Semaphore>,
+    pub(crate) requests: Arc<RequestCount>,
     budget: Arc<BufferBudget>,
 }
 
@@ -87,13 +89,12 @@ impl fmt::Debug for ProxyService {
 impl ProxyService {
     pub(crate) fn new(config: ProxyConfig, pack: Pack) -> Result<ProxyService, ProxyError> {
         let totals = Arc::<ProxyTotals>::default();
-        let permits = config.limits.requests.min(Semaphore::MAX_PERMITS);
-        let in_progress = Arc::new(Semaphore::new(permits));
+        let requests = Arc::new(RequestCount::new(config.limits.requests));
         let budget = BufferBudget::new(config.limits.buffered_bytes);
         Ok(ProxyService {
             upstream: Arc::new(UpstreamClients::new(&config.limits)?),
-            metrics: Arc::new(ProxyMetrics::new(&totals, &in_progress, permits, &budget)),
-            in_progress,
+            metrics: Arc::new(ProxyMetrics::new(&totals, &requests, &budget)),
+            requests,
             budget,
             pack: Arc::new(PackSlot::new(pack, config.mode)?),
             config,
@@ -271,9 +272,9 @@ impl ProxyService {
             let message = BODY_TOO_LONG;
             return Err((StatusCode::PAYLOAD_TOO_LARGE, message));
         }
-        let permit = Arc::clone(&self.in_progress).try_acquire_owned();
         let full = "too many requests at the same time";
-        let permit = permit.map_err(|_| (StatusCode::SERVICE_UNAVAILABLE, full))?;
+        let permit = self.requests.begin();
+        let permit = permit.ok_or((StatusCode::SERVICE_UNAVAILABLE, full))?;
         let uri = route.upstream.join(route.rest);
         let not_joined = "the path cannot be joined to the server's";
         let uri = uri.map_err(|_| (StatusCode::BAD_REQUEST, not_joined))?;

@@ -37,6 +37,7 @@ pub(super) struct ProxySettings {
     pub(super) client_ca: Option<PathBuf>,
     pub(super) log: Option<PathBuf>,
     pub(super) threads: Option<ThreadCount>,
+    pub(super) busy_poll: bool,
     limits: LimitSettings,
     /// True if the file was found in the current folder: its author may be another one than the user.
     #[serde(skip)]
@@ -133,6 +134,7 @@ impl ProxySettings {
             ("client-ca", self.client_ca.is_some()),
             ("log", self.log.is_some()),
             ("threads", self.threads.is_some()),
+            ("busy-poll", self.busy_poll),
         ];
         let set = keys.iter().filter(|(_, is_set)| *is_set);
         let set: Vec<String> = set.map(|(key, _)| format!("`{key}`")).collect();
@@ -269,6 +271,7 @@ mod tests {
             "client-ca = \"a\"",
             "log = \"a\"",
             "threads = 2",
+            "busy-poll = true",
         ] {
             assert!(found(&format!("[proxy]\n{line}\n")).is_err(), "{line}");
         }

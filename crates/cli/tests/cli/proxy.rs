@@ -374,6 +374,19 @@ fn ask(address: &str, message: &str) -> String {
 #[cfg(unix)]
 #[test]
 fn several_threads_judge_replies_at_the_same_time() {
+    judge_at_the_same_time(&["--threads", "3"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn threads_that_do_not_sleep_judge_the_same() {
+    judge_at_the_same_time(&["--busy-poll"]);
+    judge_at_the_same_time(&["--threads", "2", "--busy-poll"]);
+}
+
+/// Sends requests at the same time to a proxy with these options, and checks the replies.
+#[cfg(unix)]
+fn judge_at_the_same_time(options: &[&str]) {
     const REQUESTS: usize = 24;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -387,7 +400,9 @@ fn several_threads_judge_replies_at_the_same_time() {
     let folder = Folder::new();
     let pack = folder.write("t.toml", PACK);
     let mut command = ttsr(&["proxy", "--listen", "127.0.0.1:0", "--upstream", &url]);
-    command.args(["--threads", "3", "--pack", pack.to_str().unwrap()]);
+    command
+        .args(options)
+        .args(["--pack", pack.to_str().unwrap()]);
     let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
     let listening = lines.next().unwrap().unwrap();

@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use crate::pace::sleep_until;
 use crate::{ARRIVAL, LoadSize, PAUSE};
 
 /// The message of a request whose deltas have the time in their text.
@@ -184,9 +185,10 @@ async fn reply(to: SocketAddr, session: u32, place: StampPlace, samples: &mut Sa
 /// Runs that many replies, which begin one after the other.
 pub(crate) async fn load(to: SocketAddr, size: LoadSize, place: StampPlace) -> Samples {
     let mut running = JoinSet::new();
+    let start = Instant::now();
     for number in 0..size.streams {
         running.spawn(async move {
-            tokio::time::sleep(ARRIVAL * number).await;
+            sleep_until(start + ARRIVAL * number).await;
             let mut samples = Samples::default();
             let began = Instant::now();
             reply(to, number, place, &mut samples).await;

@@ -7,8 +7,10 @@
 //!
 //! Each row of a table is the same load through another server; `direct` is none. The servers are processes of their own on
 //! the first core, and this process, the load, has the second: the provider, which writes the time at which it sends a delta
-//! into the delta, and the clients, which subtract it from the time at which they receive it. The rows alternate, and the
-//! samples of all rounds count, so that other work of the machine meets all rows alike. The times of deltas are those of
+//! into the delta, and the clients, which subtract it from the time at which they receive it. It never sleeps, so that only
+//! the wake-ups of the servers are measured, and the streams send their deltas one after the other, and not at once. The rows
+//! alternate, and the samples of all rounds count, so that other work of the machine meets all rows alike. `busy polling` is
+//! the proxy with the built-in packs and [`ProxyConfig::busy_poll_threads`](ttsr_proxy::ProxyConfig::busy_poll_threads). The times of deltas are those of
 //! deltas that no later one came with; `joined` is the share of the others, which a rule held back or which waited for a
 //! core. `late` is the longest time by which a stream ended after its last delta was due. `CPU` is the time of the server's
 //! threads on a core, from the kernel. `KiB/stream` is the resident memory of each further stream while all are open, without
@@ -23,6 +25,7 @@ mod cancel;
 mod clients;
 mod instructions;
 mod leaks;
+mod pace;
 mod provider;
 mod servers;
 
@@ -36,8 +39,9 @@ use servers::{Server, pin_to, serve_role};
 /// The time between two deltas of a stream.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The time between the beginnings of two streams.
-const ARRIVAL: Duration = Duration::from_millis(2);
+/// The time between the beginnings of two streams. In whole hundredths of a millisecond it has no divisor in common with
+/// [`PAUSE`], so that each of 2,000 streams sends its deltas at another time, and not many of them at once.
+const ARRIVAL: Duration = Duration::from_micros(2210);
 
 /// The size of a load.
 #[derive(Clone, Copy)]
@@ -54,6 +58,19 @@ const GOALS: [f64; 3] = [300.0, 30.0, 1000.0];
 
 /// The goal for the memory of a stream, in KiB.
 const MEMORY_GOAL: f64 = 48.0;
+
+/// The figures of a line of a table.
+struct Figures {
+    name: &'static str,
+    /// In the order of [`GOALS`], in microseconds.
+    times: [f64; 3],
+    /// In microseconds for each delta.
+    cpu: f64,
+    /// In KiB for each stream.
+    memory: f64,
+    /// In milliseconds.
+    late: f64,
+}
 
 /// One line of a table.
 struct Row {
@@ -150,6 +167,7 @@ fn rows(provider: &Provider, size: LoadSize) -> Vec<Row> {
     add("nginx", Server::nginx(to));
     add("no rules", Server::of_role("no-rules", to));
     add("built-in packs", Server::of_role("built-in", to));
+    add("busy polling", Server::of_role("busy-poll", to));
     if size.streams <= LITELLM_STREAMS {
         add("LiteLLM", Server::litellm(to));
         for row in rows.iter_mut().filter(|row| row.name == "LiteLLM") {
@@ -208,39 +226,56 @@ async fn table(provider: &Provider, size: LoadSize) {
         println!(
             "{name:<16}{first:>14.0}{median:>14.0}{slow:>14.0}{joined:>14.1}{cpu:>14.1}{memory:>14.1}{shared:>14.1}{late:>14.0}"
         );
-        figures.push((name, times, cpu, memory, late));
+        figures.push(Figures {
+            name,
+            times,
+            cpu,
+            memory,
+            late,
+        });
     }
-    let of = |name: &str| figures.iter().find(|figures| figures.0 == name);
-    let (Some(direct), Some(hyper), Some(packs)) =
-        (of("direct"), of("hyper"), of("built-in packs"))
-    else {
+    let of = |name: &str| figures.iter().find(|row| row.name == name);
+    let (Some(direct), Some(hyper), Some(packs), Some(polling)) = (
+        of("direct"),
+        of("hyper"),
+        of("built-in packs"),
+        of("busy polling"),
+    ) else {
         return;
     };
     let names = ["first byte p50", "delta p50", "delta p99"];
     for (at, (name, goal)) in names.iter().zip(GOALS).enumerate() {
-        let added = packs.1[at] - direct.1[at];
-        let by_hyper = hyper.1[at] - direct.1[at];
-        print!("built-in packs add {added:.0} µs to {name}, hyper {by_hyper:.0} µs");
+        let added = |row: &Figures| row.times[at] - direct.times[at];
+        print!("built-in packs add {:.0} µs to {name}", added(packs));
+        for (name, row) in [
+            ("busy polling", Some(polling)),
+            ("hyper", Some(hyper)),
+            ("nginx", of("nginx")),
+        ] {
+            row.iter()
+                .for_each(|row| print!(", {name} {:.0} µs", added(row)));
+        }
+        let [packs, polling] = [packs, polling].map(|row| verdict(added(row) <= goal));
         match size.streams {
-            100 => println!("; goal {goal:.0} µs: {}", verdict(added <= goal)),
+            100 => println!("; goal {goal:.0} µs: {packs}, busy polling {polling}"),
             _ => println!(),
         }
     }
     println!(
         "built-in packs take {:.2} times the CPU of hyper; {:.1} KiB a stream, goal {MEMORY_GOAL}: {}",
-        packs.2 / hyper.2,
-        packs.3,
-        verdict(packs.3 <= MEMORY_GOAL),
+        packs.cpu / hyper.cpu,
+        packs.memory,
+        verdict(packs.memory <= MEMORY_GOAL),
     );
     if size.streams > 100 {
         // No stream falls behind by as much as one delta.
-        let (added, pause) = (packs.4 - direct.4, PAUSE.as_secs_f64() * 1000.0);
+        let (added, pause) = (packs.late - direct.late, PAUSE.as_secs_f64() * 1000.0);
         println!(
             "with built-in packs the last stream ends {added:.0} ms later than without a server; goal {pause:.0} ms: {}",
             verdict(added <= pause)
         );
     }
-    let share = packs.2 * f64::from(size.streams) / PAUSE.as_micros() as f64 * 100.0;
+    let share = packs.cpu * f64::from(size.streams) / PAUSE.as_micros() as f64 * 100.0;
     println!(
         "built-in packs need {share:.0} % of a core for this load; goal 100 %: {}",
         verdict(share <= 100.0)
@@ -268,7 +303,8 @@ fn main() {
         }],
         (false, Some(streams)) => vec![LoadSize {
             streams,
-            deltas: 100,
+            // The last stream begins while all others are open.
+            deltas: 100.max(streams / 4),
             rounds: 3,
         }],
         (false, None) => vec![
@@ -294,9 +330,13 @@ fn main() {
         .iter()
         .any(|argument| argument == "--instructions")
     {
-        return runtime.block_on(instructions::run());
+        return runtime.block_on(async {
+            tokio::spawn(pace::stay_awake());
+            instructions::run().await;
+        });
     }
     runtime.block_on(async {
+        tokio::spawn(pace::stay_awake());
         for size in sizes {
             let provider = Provider::start(size.deltas).await;
             table(&provider, size).await;

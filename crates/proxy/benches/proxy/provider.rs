@@ -1,13 +1,14 @@
 //! The provider of the load: it answers each request with a stream of deltas, each with the time at which it is sent.
 
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, sleep_until};
 
 use crate::PAUSE;
 use crate::clients::{StampPlace, TIME_REQUEST, now};
+use crate::pace::sleep_until;
 
 /// The pieces of the texts. A rule of the built-in packs stops text that repeats itself, so they come in no fixed order.
 const WORDS: [&str; 24] = [

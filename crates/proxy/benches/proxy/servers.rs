@@ -229,8 +229,9 @@ pub(crate) fn serve_role(name: &str, to: SocketAddr) {
     runtime.block_on(async {
         match name {
             "hyper" => pass_through(to).await,
-            "no-rules" => proxy(to, Pack::builder().build().expect("a pack")).await,
-            "built-in" => proxy(to, built_in()).await,
+            "no-rules" => proxy(to, Pack::builder().build().expect("a pack"), 0).await,
+            "built-in" => proxy(to, built_in(), 0).await,
+            "busy-poll" => proxy(to, built_in(), 1).await,
             _ => panic!("no server has the name {name}"),
         }
     });
@@ -244,11 +245,12 @@ fn built_in() -> Pack {
     builder.build().expect("the built-in packs")
 }
 
-async fn proxy(to: SocketAddr, pack: Pack) {
+async fn proxy(to: SocketAddr, pack: Pack, busy_poll_threads: usize) {
     let url = UpstreamUrl::parse(&format!("http://{to}")).expect("a URL");
     let mut config = ProxyConfig::default();
     config.mounts.clear();
     config.fallback = Some(url);
+    config.busy_poll_threads = busy_poll_threads;
     let proxy = Proxy::bind(config, pack, "127.0.0.1:0")
         .await
         .expect("a proxy");
