@@ -72,15 +72,8 @@ pub(crate) struct Options {
     /// The certificates, in PEM, of the authorities of which one must have signed the certificate of each client
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     client_ca: Option<PathBuf>,
-    /// The number of threads that read and judge, up to 256 [default: 1]
-    ///
-    /// One thread serves some hundred streams at a time.
-    #[arg(long, value_name = "N")]
-    threads: Option<ThreadCount>,
-    /// Let the threads look for events without sleeping while requests are in progress: deltas are delayed less, and each
-    /// thread takes a core
-    #[arg(long)]
-    busy_poll: bool,
+    #[command(flatten)]
+    threads: ThreadArgs,
     /// Append events to this file, as JSON without text of requests and replies; `ttsr log` shows it
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -114,6 +107,19 @@ pub(crate) struct Options {
     /// A command to run behind the proxy
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+struct ThreadArgs {
+    /// The number of threads that read and judge, up to 256 [default: 1]
+    ///
+    /// One thread serves some hundred streams at a time.
+    #[arg(long, value_name = "N")]
+    threads: Option<ThreadCount>,
+    /// Let the threads look for events without sleeping while requests are in progress: deltas are delayed less, and each
+    /// thread takes a core
+    #[arg(long)]
+    busy_poll: bool,
 }
 
 /// The variables that name the base URL of OpenAI's API, in the order in which they are read.
@@ -165,8 +171,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     };
     let of_file = settings.listen.as_deref().filter(|_| !is_wrapping);
     let address = options.listen.as_deref().or(of_file).unwrap_or(usual);
-    let threads = options.threads.or(settings.threads).unwrap_or_default();
-    if options.busy_poll || settings.busy_poll {
+    let threads = options
+        .threads
+        .threads
+        .or(settings.threads)
+        .unwrap_or_default();
+    if options.threads.busy_poll || settings.busy_poll {
         config.busy_poll_threads = threads.into();
     }
     // Also with one thread: tasks that an event wakes run at once there, and not after those of all other events.

@@ -113,7 +113,7 @@ pub(crate) struct ReplyReport {
 pub(crate) struct TruncatedBody;
 
 /// The events of a frame. Most frames have one.
-type Events = SmallVec<[Event; 1]>;
+type ArrivedEvents = SmallVec<[Event; 1]>;
 
 /// An event that arrived.
 struct ArrivedFrame {
@@ -229,7 +229,7 @@ impl ReplyJudge {
         }
         self.frames.push(bytes);
         while let Some(frame) = self.frames.next_frame() {
-            let mut events = Events::new();
+            let mut events = ArrivedEvents::new();
             let frame = self.read(frame, false, &mut events);
             self.judge_frame(frame, events);
             // The frames after a cut or a retry are of the response that is given up: they are neither judged nor sent.
@@ -254,7 +254,7 @@ impl ReplyJudge {
         if self.is_over {
             return Ok(());
         }
-        let (mut events, mut ending) = (Events::new(), Events::new());
+        let (mut events, mut ending) = (ArrivedEvents::new(), ArrivedEvents::new());
         let rest = self.frames.finish();
         let mut frame = self.read(rest, true, &mut events);
         let damages = self.damages();
@@ -466,7 +466,7 @@ impl ReplyJudge {
 
     /// Reads an event, which is parsed once: by the reader of the format, which adds to `events`. `is_last` is true for
     /// the bytes after the last event, which may lack its end.
-    fn read(&mut self, bytes: Bytes, is_last: bool, events: &mut Events) -> ArrivedFrame {
+    fn read(&mut self, bytes: Bytes, is_last: bool, events: &mut ArrivedEvents) -> ArrivedFrame {
         let damages = self.damages();
         let (mut records, is_next_delta) = (Vec::new(), Cell::new(false));
         let mut seen = |record: WireRecord<'_>| match record {
@@ -509,7 +509,7 @@ impl ReplyJudge {
         }
     }
 
-    fn judge_frame(&mut self, frame: ArrivedFrame, events: Events) {
+    fn judge_frame(&mut self, frame: ArrivedFrame, events: ArrivedEvents) {
         if let Some(problem) = self.problem(&events, frame.is_damaged) {
             self.refuse(problem);
             if self.is_over {

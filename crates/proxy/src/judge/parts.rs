@@ -179,6 +179,15 @@ struct JudgedPart {
     digest: Option<TextDigest>,
 }
 
+/// The progress of the last reply of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BodyProgress {
+    Open,
+    /// It has ended too early.
+    BrokenOff,
+    Complete,
+}
+
 /// The parts of all replies of a body, and the conversation that judges them.
 pub(crate) struct JudgedParts {
     conversation: Conversation,
@@ -195,9 +204,7 @@ pub(crate) struct JudgedParts {
     copies: u32,
     /// Number of replies that have ended.
     pub(crate) ended: u64,
-    is_ended: bool,
-    /// True if the last reply that has ended did not break off.
-    is_complete: bool,
+    progress: BodyProgress,
     /// The decisions of the replies that have ended.
     decisions: Vec<DecisionRecord>,
 }
@@ -224,8 +231,7 @@ impl JudgedParts {
             is_shadow: mode == Mode::Shadow,
             copies: 0,
             ended: 0,
-            is_ended: false,
-            is_complete: false,
+            progress: BodyProgress::Open,
             decisions: Vec::new(),
         }
     }
@@ -237,7 +243,7 @@ impl JudgedParts {
         // Only parts of the reply in progress are repeated.
         self.by_id.clear();
         self.copies = 0;
-        self.is_ended = false;
+        self.progress = BodyProgress::Open;
     }
 
     /// Begins another attempt at the reply that was cut, and drops all parts. Returns the guidance that its request carries
@@ -260,12 +266,12 @@ impl JudgedParts {
 
     /// Returns true if the last reply has ended and did not break off.
     pub(crate) fn is_complete(&self) -> bool {
-        self.is_ended && self.is_complete
+        self.progress == BodyProgress::Complete
     }
 
     /// Returns true if the last reply has ended.
     pub(crate) fn is_ended(&self) -> bool {
-        self.is_ended
+        self.progress != BodyProgress::Open
     }
 
     /// Reads an event. The texts in it are added to `frame`.
@@ -274,7 +280,7 @@ impl JudgedParts {
     /// If a rule or a bound cuts the reply.
     pub(crate) fn apply(&mut self, event: Event, frame: &mut FrameTexts) -> Result<(), Block> {
         let has_content = matches!(event, Event::PartStart { .. } | Event::Delta { .. });
-        if self.is_ended && has_content {
+        if self.is_ended() && has_content {
             self.begin();
         }
         match event {
@@ -318,14 +324,10 @@ impl JudgedParts {
                 Some(&index) => self.close(index),
                 None => Ok(()),
             },
-            Event::Finish { ref reason } => {
-                let was_ended = self.is_ended;
-                let finished = self.finish();
-                if !was_ended {
-                    self.is_complete = self.is_ended && !is_truncated(reason);
-                }
-                finished
-            }
+            Event::Finish { ref reason } => self.finish(match is_truncated(reason) {
+                true => BodyProgress::BrokenOff,
+                false => BodyProgress::Complete,
+            }),
             Event::Outcome { .. } | Event::Restart => {
                 let flow = self.conversation.apply(&event);
                 self.check(flow)
@@ -454,8 +456,8 @@ impl JudgedParts {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), Block> {
-        if self.is_ended {
+    fn finish(&mut self, end: BodyProgress) -> Result<(), Block> {
+        if self.is_ended() {
             return Ok(());
         }
         let mut open: Vec<usize> = self.by_id.values().copied().collect();
@@ -475,7 +477,7 @@ impl JudgedParts {
         }
         self.decisions
             .extend_from_slice(self.conversation.decisions());
-        self.is_ended = true;
+        self.progress = end;
         self.ended += 1;
         Ok(())
     }
@@ -547,7 +549,7 @@ impl JudgedParts {
 
     /// Returns the decisions of all replies of the body, up to the deciding byte of a cut.
     pub(crate) fn decisions(&self) -> impl Iterator<Item = &DecisionRecord> {
-        let current: &[DecisionRecord] = match self.is_ended {
+        let current: &[DecisionRecord] = match self.is_ended() {
             true => &[],
             false => self.conversation.decisions(),
         };
