@@ -8,6 +8,7 @@
 mod api;
 mod frames;
 mod json_edit;
+mod output;
 mod parts;
 mod quotes;
 mod sse_frames;
@@ -31,6 +32,7 @@ use crate::routes::ModelApi;
 use api::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, reply_api};
 pub(crate) use frames::{BodyFrames, StreamFraming};
 use json_edit::rewrite;
+use output::JudgedOutput;
 pub(crate) use parts::{Block, RetryMessage, warning};
 use parts::{FrameTexts, JudgedParts, is_truncated};
 pub(crate) use usage::TokenUsage;
@@ -764,36 +766,6 @@ impl ReplyJudge {
         }
         let is_other = self.reader.format().is_some() && !self.is_recognized();
         is_other.then_some("the reply is not of the API of its path")
-    }
-}
-
-/// The bytes for the client.
-#[derive(Debug, Default)]
-struct JudgedOutput {
-    /// The first event, which is not copied if it is the only one.
-    first: Bytes,
-    rest: Vec<u8>,
-}
-
-impl JudgedOutput {
-    fn push(&mut self, bytes: Bytes) {
-        match self.first.is_empty() && self.rest.is_empty() {
-            true => self.first = bytes,
-            false => self.rest.extend_from_slice(&bytes),
-        }
-    }
-
-    /// Drains the output.
-    fn take(&mut self) -> Bytes {
-        let first = std::mem::take(&mut self.first);
-        if self.rest.is_empty() {
-            return first;
-        }
-        let mut rest = std::mem::take(&mut self.rest);
-        if !first.is_empty() {
-            rest.splice(..0, first);
-        }
-        rest.into()
     }
 }
 
