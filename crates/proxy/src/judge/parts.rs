@@ -11,6 +11,7 @@ use ttsr::{
 };
 
 use super::json_edit::DocumentText;
+use super::not_rewritten;
 use super::quotes::without_matches;
 use super::text_digest::TextDigest;
 
@@ -157,6 +158,24 @@ struct PartEdit {
     start: u64,
     end: u64,
     with: Vec<u8>,
+    /// The first bytes of the range, at most [`EDIT_HEAD`].
+    head: Vec<u8>,
+}
+
+/// The most bytes of a range that are compared with the end of a repetition.
+const EDIT_HEAD: usize = 64;
+
+impl PartEdit {
+    /// Returns true if `text`, which begins where the part does, ends within the range and has its first bytes there.
+    fn has_end_of(&self, text: &[u8]) -> bool {
+        let end = text.len() as u64;
+        let rest = match self.start < end && end < self.end {
+            true => &text[self.start as usize..],
+            false => return false,
+        };
+        let known = rest.len().min(self.head.len());
+        rest[..known] == self.head[..known]
+    }
 }
 
 #[derive(Debug)]
@@ -382,6 +401,9 @@ impl JudgedParts {
 
     /// Reads the repetition of a part. A client may show it instead of the deltas, so a repetition that does not begin with
     /// the deltas is judged as a separate part.
+    ///
+    /// # Errors
+    /// If a rule or a bound cuts the reply, or if the repetition ends within a text that is redacted or held.
     fn repeat(
         &mut self,
         index: usize,
@@ -408,6 +430,10 @@ impl JudgedParts {
                 true => Ok(()),
                 false => self.deliver(index, &new),
             };
+        }
+        // Judged alone, the beginning of a text that is redacted or held may be no match.
+        if part.has_waiting_end_of(&bytes) || part.edits.iter().any(|it| it.has_end_of(&bytes)) {
+            return Err(not_rewritten());
         }
         let (channel, tool) = (part.channel, part.tool.clone());
         self.copies += 1;
@@ -592,6 +618,14 @@ impl JudgedPart {
         Some(out)
     }
 
+    /// Returns true if `text`, which begins where the part does and is shorter, ends with bytes that wait at that place.
+    fn has_waiting_end_of(&self, text: &[u8]) -> bool {
+        let released = usize::try_from(self.released).ok();
+        let rest = released.and_then(|released| text.get(released..));
+        let rest = rest.filter(|rest| !rest.is_empty() && rest.len() < self.waiting.len());
+        rest.is_some_and(|rest| self.waiting.starts_with(rest))
+    }
+
     /// Drops the edits in the text up to `end`, which was sent, unless the part may be repeated.
     fn forget_edits(&mut self, end: u64) {
         while self.digest.is_none() && self.edits.front().is_some_and(|edit| edit.end <= end) {
@@ -636,7 +670,9 @@ fn difference(base: u64, old: &[u8], new: &[u8]) -> Option<PartEdit> {
     while suffix > 0 && !is_boundary(old_rest, old_rest.len() - suffix) {
         suffix -= 1;
     }
+    let range = &old[prefix..old.len() - suffix];
     Some(PartEdit {
+        head: range[..range.len().min(EDIT_HEAD)].to_vec(),
         start: base + prefix as u64,
         end: base + (old.len() - suffix) as u64,
         with: new_rest[..new_rest.len() - suffix].to_vec(),

@@ -112,6 +112,45 @@ fn a_repetition_with_another_text_is_judged_too() {
 }
 
 #[test]
+fn a_repetition_that_ends_within_a_redacted_text_is_not_sent() {
+    let whole = format!("It is {SECRET}. Fine.");
+    let text = stream(OpenAiResponses, &[Piece::Text(&[&whole])]);
+    let at = text.find("event: response.output_text.done").unwrap();
+    let (head, tail) = text.split_at(at);
+    let end = tail.find("\n\n").unwrap();
+    for len in (1..whole.len()).filter(|len| whole.is_char_boundary(*len)) {
+        let changed = tail[..end].replace(&whole, &whole[..len]) + &tail[end..];
+        let all = format!("{head}{changed}");
+        let judged = judge_with(OpenAiResponses, &redacting(), SETTINGS, [all.as_bytes()]);
+        let what = format!("{len}: {}", judged.sent);
+        assert!(!leaks(&judged.sent), "{what}");
+        let ends_within = ("It is ".len() + 1..whole.find('.').unwrap()).contains(&len);
+        assert_eq!(judged.report.is_blocked, ends_within, "{what}");
+    }
+}
+
+#[test]
+fn a_repetition_that_ends_within_a_held_text_is_not_sent() {
+    let deltas = ["It is ", "key-é-0", "123. Fine."];
+    let all = events(OpenAiResponses, &[Piece::Text(&deltas)]);
+    let third = all.iter().position(|it| it.contains(deltas[2])).unwrap();
+    let done = all
+        .iter()
+        .find(|it| it.contains("response.output_text.done"));
+    for (text, is_blocked) in [("It is", false), ("It is key-", true), ("Other", false)] {
+        let early = done.unwrap().replace(&deltas.concat(), text);
+        let all = all[..third].concat() + &early;
+        let judged = judge_with(OpenAiResponses, &redacting(), SETTINGS, [all.as_bytes()]);
+        assert!(!leaks(&judged.sent), "{text}: {}", judged.sent);
+        assert_eq!(
+            judged.report.is_blocked, is_blocked,
+            "{text}: {}",
+            judged.sent
+        );
+    }
+}
+
+#[test]
 fn repetitions_of_texts_that_are_longer_than_the_bound_are_redacted_the_same() {
     let text = "abcdefghij".repeat(820);
     let filler = "abcdefghij".repeat(220);
