@@ -121,11 +121,9 @@ type ArrivedEvents = SmallVec<[Event; 1]>;
 struct ArrivedFrame {
     bytes: Bytes,
     has_text: bool,
-    /// The records in its data.
+    /// The records in its data, without those that differ from the last one in their text alone: what the last one depends
+    /// on, it waits for itself, and it is sent first.
     records: Vec<ReplyEvent>,
-    /// True if its record is like that of the last event except for its text. It is not in `records`, because it changes
-    /// nothing of what the last one did.
-    is_next_delta: bool,
     /// The places of its texts, as [`Reader::take_places`] returns them.
     places: Vec<(usize, usize)>,
     is_damaged: bool,
@@ -154,8 +152,6 @@ pub(crate) struct ReplyJudge {
     held_bytes: usize,
     /// Tool calls that are not complete.
     open_calls: HashSet<u64>,
-    /// The dependencies of the last event.
-    last_hold: EventHold,
     out: JudgedOutput,
     /// True after the first event with text.
     has_text: bool,
@@ -206,7 +202,6 @@ impl ReplyJudge {
             held: VecDeque::new(),
             held_bytes: 0,
             open_calls: HashSet::new(),
-            last_hold: EventHold::default(),
             out: JudgedOutput::default(),
             has_text: false,
             is_over: false,
@@ -505,7 +500,6 @@ impl ReplyJudge {
             bytes,
             has_text,
             records,
-            is_next_delta,
             places: self.reader.take_places(),
             is_damaged,
         }
@@ -521,14 +515,8 @@ impl ReplyJudge {
         if self.is_waiting() {
             return;
         }
-        let hold = match frame.is_next_delta {
-            true => self.last_hold,
-            false => {
-                let holds = frame.records.iter().map(|record| self.api.hold(record));
-                holds.fold(EventHold::default(), EventHold::and)
-            }
-        };
-        self.last_hold = hold;
+        let holds = frame.records.iter().map(|record| self.api.hold(record));
+        let hold = holds.fold(EventHold::default(), EventHold::and);
         let mut texts = FrameTexts::default();
         if self.settings.mode == Mode::Live {
             self.open_calls.extend(hold.call);
@@ -776,7 +764,6 @@ impl ArrivedFrame {
             bytes: Bytes::new(),
             has_text: false,
             records: Vec::new(),
-            is_next_delta: false,
             places: Vec::new(),
             is_damaged: false,
         }
