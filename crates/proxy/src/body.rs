@@ -18,6 +18,7 @@ use crate::account::RequestAccount;
 use crate::buffer_budget::{BufferBudget, BufferedBytes};
 use crate::config::ProxyLimits;
 use crate::conversations::ReplySession;
+use crate::driver::UpstreamBody;
 use crate::judge::{RepeatedAttempt, ReplyJudge};
 use crate::routes::ModelApi;
 use crate::sessions::SessionError;
@@ -95,9 +96,60 @@ impl Body for ResponseBody {
     }
 }
 
+/// A body that is pending once between its frames and its error. hyper writes to the client when a body is pending; at an
+/// error it drops what it has not written, which may be the head of the response, too.
+pub(crate) struct FlushedBody {
+    body: ResponseBody,
+    has_unwritten: bool,
+    error: Option<BodyError>,
+}
+
+impl FlushedBody {
+    pub(crate) fn new(body: ResponseBody) -> FlushedBody {
+        FlushedBody {
+            body,
+            has_unwritten: true,
+            error: None,
+        }
+    }
+}
+
+impl Body for FlushedBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(error) = self.error.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Err(error))) if self.has_unwritten => {
+                self.error = Some(error);
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            polled => {
+                self.has_unwritten = polled.is_ready();
+                polled
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// The body of a server's response. Dropping it closes the stream to the server.
 pub(crate) struct ServerBody {
-    incoming: Incoming,
+    incoming: UpstreamBody,
     idle_time: Duration,
     /// Ends at the earliest time at which the server may have been silent for too long.
     idle: Pin<Box<Sleep>>,
@@ -109,7 +161,7 @@ pub(crate) struct ServerBody {
 
 impl ServerBody {
     pub(crate) fn new(
-        incoming: Incoming,
+        incoming: UpstreamBody,
         idle_time: Duration,
         permit: Option<OwnedSemaphorePermit>,
     ) -> ServerBody {

@@ -91,6 +91,7 @@ mod body;
 mod buffer_budget;
 mod config;
 mod conversations;
+mod driver;
 mod error;
 mod error_answer;
 mod event_log;

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use ttsr::Pack;
 
-use crate::body::ResponseBody;
+use crate::body::FlushedBody;
 use crate::config::ProxyConfig;
 use crate::error::ProxyError;
 use crate::listener_tls::ListenerTls;
@@ -29,8 +29,7 @@ use crate::pack_slot::PackSlot;
 use crate::service::ProxyService;
 use crate::totals::ProxyTotals;
 
-type AnswerFuture =
-    Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Infallible>> + Send>>;
+type AnswerFuture = Pin<Box<dyn Future<Output = Result<Response<FlushedBody>, Infallible>> + Send>>;
 
 /// The pause after an error of the listening socket, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -291,13 +290,16 @@ fn answering(
     service: Arc<ProxyService>,
 ) -> impl Service<
     Request<Incoming>,
-    Response = Response<ResponseBody>,
+    Response = Response<FlushedBody>,
     Error = Infallible,
     Future = AnswerFuture,
 > {
     // The connection has room for this future as long as it is open. In a box it is freed once the request is answered.
     service_fn(move |request| -> AnswerFuture {
         let service = Arc::clone(&service);
-        Box::pin(async move { service.answer(request).await })
+        Box::pin(async move {
+            let answered = service.answer(request).await;
+            answered.map(|response| response.map(FlushedBody::new))
+        })
     })
 }

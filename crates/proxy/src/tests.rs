@@ -1,6 +1,7 @@
 //! Tests of the proxy over loopback: a scripted server, the proxy and a client in one runtime.
 
 mod client_socket;
+mod driver;
 mod failures;
 mod journal;
 mod judged;

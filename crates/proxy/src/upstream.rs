@@ -6,11 +6,11 @@ use std::time::Duration;
 use http_body_util::LengthLimitError;
 use hyper::header::HeaderMap;
 use hyper::http::uri::Scheme;
-use hyper::{Method, Request, Response, StatusCode, Uri, body::Incoming};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use rustls_native_certs::load_native_certs;
 use tokio::time::timeout;
 use tokio_rustls::rustls::crypto::ring;
@@ -18,6 +18,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::body::RequestBody;
 use crate::config::{ProxyLimits, UpstreamUrl};
+use crate::driver::{DriverExecutor, DriverLink, LinkingConnector, UpstreamBody};
 use crate::error::ProxyError;
 use crate::headers::{detached, remove_hop_by_hop};
 
@@ -26,11 +27,11 @@ type PooledClient<C> = Client<C, RequestBody>;
 /// The clients of all servers. Connections are kept open and used again.
 pub(crate) struct UpstreamClients {
     /// Speaks HTTP/2 where TLS negotiates it.
-    negotiating: PooledClient<HttpsConnector<HttpConnector>>,
+    negotiating: PooledClient<LinkingConnector<HttpsConnector<HttpConnector>>>,
     /// Speaks only HTTP/2.
     http2: PooledClient<HttpsConnector<HttpConnector>>,
     /// Speaks HTTP/1.1 without TLS: its connections have no room for the state of TLS.
-    plain: PooledClient<HttpConnector>,
+    plain: PooledClient<LinkingConnector<HttpConnector>>,
 }
 
 impl UpstreamClients {
@@ -56,7 +57,7 @@ impl UpstreamClients {
             .https_or_http()
             .enable_all_versions()
             .wrap_connector(tcp.clone());
-        let mut builder = Client::builder(TokioExecutor::new());
+        let mut builder = Client::builder(DriverExecutor);
         builder
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -67,8 +68,8 @@ impl UpstreamClients {
             .http2_keep_alive_while_idle(true)
             .http2_max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
         Ok(UpstreamClients {
-            plain: builder.build(tcp),
-            negotiating: builder.build(https.clone()),
+            plain: builder.build(LinkingConnector(tcp)),
+            negotiating: builder.build(LinkingConnector(https.clone())),
             http2: builder.http2_only(true).build(https),
         })
     }
@@ -78,13 +79,15 @@ impl UpstreamClients {
         &self,
         to: &UpstreamUrl,
         request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, Error> {
+    ) -> Result<Response<UpstreamBody>, Error> {
         let requested = match (to.is_http2, to.scheme == Scheme::HTTP) {
             (true, _) => self.http2.request(request),
             (false, true) => self.plain.request(request),
             (false, false) => self.negotiating.request(request),
         };
-        requested.await
+        let mut response = requested.await?;
+        let link = response.extensions_mut().remove::<DriverLink>();
+        Ok(response.map(|incoming| UpstreamBody::new(incoming, link)))
     }
 }
 
@@ -121,7 +124,10 @@ impl UpstreamCall {
     ///
     /// # Errors
     /// If there is no response, or one that is not passed on: the reason.
-    pub(crate) async fn send(&self, body: RequestBody) -> Result<Response<Incoming>, &'static str> {
+    pub(crate) async fn send(
+        &self,
+        body: RequestBody,
+    ) -> Result<Response<UpstreamBody>, &'static str> {
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         *request.headers_mut() = self.headers.clone();

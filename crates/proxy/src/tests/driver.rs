@@ -1,0 +1,207 @@
+//! Connections to servers that the body of a response polls.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use http_body_util::BodyExt as _;
+use hyper::Request;
+use hyper::Response;
+use hyper::body::{Body as _, Bytes};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::yield_now;
+use ttsr_testing::Random;
+
+use super::{ScriptedBody, server, within};
+use crate::ProxyLimits;
+use crate::UpstreamUrl;
+use crate::body::whole_body;
+use crate::driver::UpstreamBody;
+use crate::upstream::UpstreamClients;
+
+const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+
+fn clients() -> UpstreamClients {
+    UpstreamClients::new(&ProxyLimits::default()).unwrap()
+}
+
+async fn ask(clients: &UpstreamClients, to: SocketAddr) -> UpstreamBody {
+    let url = UpstreamUrl::parse(&format!("http://{to}")).unwrap();
+    let request = Request::post(format!("http://{to}/"));
+    let request = request.body(whole_body(Bytes::from_static(b"{}"))).unwrap();
+    within(clients.send(&url, request))
+        .await
+        .unwrap()
+        .into_body()
+}
+
+/// Reads a request whose body is `{}`.
+async fn read_request(socket: &mut TcpStream) {
+    let mut read = Vec::new();
+    while !read.ends_with(b"\r\n\r\n{}") {
+        assert!(within(socket.read_buf(&mut read)).await.unwrap() > 0);
+    }
+}
+
+/// Sends a request and answers it with these bytes. Returns the body, and the server's end of the connection.
+async fn exchange(
+    clients: &UpstreamClients,
+    listener: &TcpListener,
+    answer: &str,
+) -> (UpstreamBody, TcpStream) {
+    let to = listener.local_addr().unwrap();
+    let answered = async {
+        let (mut socket, _) = within(listener.accept()).await.unwrap();
+        read_request(&mut socket).await;
+        socket.write_all(answer.as_bytes()).await.unwrap();
+        socket
+    };
+    tokio::join!(ask(clients, to), answered)
+}
+
+/// Polls the body once, with a waker that does nothing.
+fn poll_once(body: &mut UpstreamBody) -> Poll<Option<Bytes>> {
+    let mut context = Context::from_waker(Waker::noop());
+    let polled = Pin::new(body).poll_frame(&mut context);
+    polled.map(|frame| frame.map(|frame| frame.unwrap().into_data().unwrap()))
+}
+
+async fn next_data(body: &mut UpstreamBody) -> Bytes {
+    let frame = within(body.frame()).await.unwrap().unwrap();
+    frame.into_data().unwrap()
+}
+
+#[tokio::test]
+async fn frames_that_arrived_together_are_returned_without_a_wait() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let clients = clients();
+    let (mut body, mut socket) = exchange(&clients, &listener, CHUNKED).await;
+    assert_eq!(poll_once(&mut body), Poll::Pending);
+    for round in 0..3 {
+        let chunks: String = (0..40)
+            .map(|number| format!("4\r\n{round}-{number:02}\r\n"))
+            .collect();
+        socket.write_all(chunks.as_bytes()).await.unwrap();
+        let mut texts = vec![next_data(&mut body).await];
+        while let Poll::Ready(text) = poll_once(&mut body) {
+            texts.push(text.unwrap());
+        }
+        let expected: Vec<_> = (0..40)
+            .map(|number| Bytes::from(format!("{round}-{number:02}")))
+            .collect();
+        assert_eq!(texts, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_polled_to_its_end_does_not_hold_the_connection() {
+    for (head, rest, end) in [
+        ("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n", "abc", None),
+        (CHUNKED, "3\r\nabc\r\n0\r\n\r\n", Some(None)),
+        (
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x\r\n\r\n",
+            "3\r\nabc\r\n0\r\nx: y\r\n\r\n",
+            Some(Some("y")),
+        ),
+    ] {
+        for waits in [true, false] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let to = listener.local_addr().unwrap();
+            let clients = clients();
+            let answer = if waits {
+                head
+            } else {
+                &format!("{head}{rest}")
+            };
+            let (mut body, mut socket) = exchange(&clients, &listener, answer).await;
+            if waits {
+                assert_eq!(poll_once(&mut body), Poll::Pending);
+                socket.write_all(rest.as_bytes()).await.unwrap();
+            }
+            assert_eq!(next_data(&mut body).await, "abc");
+            if let Some(end) = end {
+                let last = within(body.frame()).await.map(|frame| frame.unwrap());
+                let trailers = last.map(|frame| frame.into_trailers().unwrap());
+                let value = trailers.map(|trailers| trailers["x"].clone());
+                assert_eq!(value.as_ref().map(|value| value.to_str().unwrap()), end);
+            }
+            // The task of the connection has time to return it to the pool.
+            for _ in 0..50 {
+                yield_now().await;
+            }
+            // The server answers a second request on this connection, and accepts no other one.
+            let answered = async {
+                read_request(&mut socket).await;
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                socket.write_all(answer).await.unwrap();
+            };
+            let (mut second, ()) = tokio::join!(ask(&clients, to), answered);
+            assert_eq!(next_data(&mut second).await, "ok");
+            drop(body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_dropped_closes_the_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    for is_polled in [false, true] {
+        let clients = clients();
+        let (mut body, mut socket) = exchange(&clients, &listener, CHUNKED).await;
+        socket.write_all(b"3\r\nabc\r\n").await.unwrap();
+        if is_polled {
+            assert_eq!(next_data(&mut body).await, "abc");
+            assert_eq!(poll_once(&mut body), Poll::Pending);
+        }
+        drop(body);
+        assert_eq!(within(socket.read(&mut [0; 1])).await.unwrap(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_body_ends_with_an_error_if_the_server_closes_the_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let clients = clients();
+    let (mut body, mut socket) = exchange(&clients, &listener, CHUNKED).await;
+    assert_eq!(poll_once(&mut body), Poll::Pending);
+    socket.write_all(b"3\r\nabc\r\n").await.unwrap();
+    drop(socket);
+    assert_eq!(next_data(&mut body).await, "abc");
+    assert!(within(body.frame()).await.unwrap().is_err());
+}
+
+/// Many bodies at once in several threads: no wake is lost, and no byte.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn bodies_in_many_threads_are_complete() {
+    let server = server(|request| async move {
+        let mut random = Random::new(request.body().len() as u64);
+        let frames = (0..random.below(60)).map(|_| Bytes::from(vec![b'x'; 1 + random.below(300)]));
+        Response::new(ScriptedBody::of(frames.collect()))
+    })
+    .await;
+    let clients = Arc::new(clients());
+    let url = UpstreamUrl::parse(&format!("http://{}", server.address)).unwrap();
+    let tasks = (0..40_u64).map(|task| {
+        let (clients, url) = (Arc::clone(&clients), url.clone());
+        tokio::spawn(async move {
+            for number in 0..25 {
+                let seed = task * 25 + number;
+                let request = Request::post(format!("http://{}/", server.address));
+                let body = whole_body(Bytes::from(vec![b' '; seed as usize]));
+                let sent = clients.send(&url, request.body(body).unwrap());
+                let response = within(sent).await.unwrap();
+                let received = within(response.into_body().collect()).await.unwrap();
+                let mut random = Random::new(seed);
+                let expected = (0..random.below(60))
+                    .map(|_| 1 + random.below(300))
+                    .sum::<usize>();
+                assert_eq!(received.to_bytes().len(), expected);
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+}
