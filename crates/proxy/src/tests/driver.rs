@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
 use ttsr_testing::Random;
 
-use super::{ScriptedBody, server, within};
+use super::{Http, ScriptedBody, client, config, get, no_rules, server, start, within};
 use crate::ProxyLimits;
 use crate::UpstreamUrl;
 use crate::body::whole_body;
@@ -170,6 +170,40 @@ async fn a_body_ends_with_an_error_if_the_server_closes_the_connection() {
     drop(socket);
     assert_eq!(next_data(&mut body).await, "abc");
     assert!(within(body.frame()).await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn what_arrives_before_the_connection_breaks_is_sent_to_the_client() {
+    for front in [Http::One, Http::Two] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let to = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                socket.read_buf(&mut head).await.unwrap();
+            }
+            let answer = format!("{CHUNKED}3\r\nabc\r\n3\r\ndef\r\n3\r\ngh");
+            socket.write_all(answer.as_bytes()).await.unwrap();
+        });
+        let proxy = start(config(to, Http::One), no_rules()).await;
+        let request = get(&proxy.url("/local/v1/files"));
+        let response = within(client(front).request(request)).await.unwrap();
+        let mut body = response.into_body();
+        let mut received = Vec::new();
+        let error = loop {
+            match within(body.frame()).await {
+                Some(Ok(frame)) => received.extend(frame.into_data().unwrap()),
+                ended => break ended,
+            }
+        };
+        assert!(matches!(error, Some(Err(_))), "{front:?}");
+        assert_eq!(
+            String::from_utf8(received).unwrap(),
+            "abcdefgh",
+            "{front:?}"
+        );
+    }
 }
 
 /// Many bodies at once in several threads: no wake is lost, and no byte.
