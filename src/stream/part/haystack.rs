@@ -91,9 +91,8 @@ impl HaystackReader {
         // After the first ends: exceptions are patterns of that automaton, and full matches ask for them.
         let exceptions = self.first_end.exceptions.as_deref();
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
-            let limit = admission.context.program.limits().stretch_bytes;
             let step = match is_short {
-                true => full.try_step_short(rules, chunk.bytes, limit),
+                true => full.try_step_short(rules, chunk.bytes),
                 false => None,
             };
             match step {

@@ -15,9 +15,10 @@
 //!    idle, and, if matches are bounded, those that are further back than a match in progress can begin
 //!    ([`MatchReach`](crate::program::MatchReach)).
 //! 3. The held text begins at or before `idle_until` and at or before the stretch of each search.
-//! 4. `idle_until` is at most [`Limits::stretch_bytes`](crate::Limits::stretch_bytes) before the end of the held text once a
-//!    block has been read. Where the automaton of all rules was not idle for as long, the rules whose matches are not bounded
-//!    are searched, because only the search of such a rule knows where its match in progress began, and so where it is cut.
+//! 4. `idle_until` is at most [`FullMatchRules::most_detected`] before the end of the held text once a block has been read.
+//!    Where the automaton of all rules was not idle for as long, the rules whose matches are not bounded are searched, because
+//!    only the search of such a rule knows where its match in progress began, and so what can be dropped and where a match is
+//!    cut that exceeds [`Limits::stretch_bytes`](crate::Limits::stretch_bytes).
 //! 5. A search ends only where it could begin again at `idle_until` (`RuleSearch::is_needed`). No match is added twice.
 //!
 //! Deltas make no difference: whether text is read by `try_step_short`, `push_until_report` or `push_with_searches`
@@ -133,7 +134,8 @@ impl FullMatchReader {
     /// Returns true if text without a report is only held or dropped: no rule has a search, and fewer than `max_held` bytes
     /// are held.
     pub(super) fn is_detecting(&self, rules: &FullMatchRules, max_held: usize) -> bool {
-        !rules.is_unbroken() && self.searches.is_empty() && self.text.bytes().len() < max_held
+        let most = max_held.min(rules.most_detected());
+        !rules.is_unbroken() && self.searches.is_empty() && self.text.bytes().len() < most
     }
 
     /// The fast path: steps a short delta in which no pattern is reported. Returns `None`, and changes nothing, if the
@@ -143,9 +145,8 @@ impl FullMatchReader {
         &mut self,
         rules: &FullMatchRules,
         bytes: &[u8],
-        limit: usize,
     ) -> Option<ShortStep> {
-        let has_room = self.text.bytes().len() + bytes.len() < limit;
+        let has_room = self.text.bytes().len() + bytes.len() < rules.most_detected();
         match has_room && self.searches.is_empty() {
             true => rules.matcher.try_step_short(&mut self.cursor, bytes),
             false => None,
@@ -209,7 +210,7 @@ impl FullMatchReader {
     /// Reads while no rule has a search, up to the first report. Returns the number of bytes that were read.
     fn push_until_report(&mut self, input: &mut FullMatchInput<'_, '_>, chunk: Chunk<'_>) -> usize {
         let FullMatchInput { rules, .. } = *input;
-        let limit = input.limit();
+        let limit = rules.most_detected();
         let held = self.text.bytes().len();
         let (mut at, mut idle_until) = (0, 0);
         let mut reported = Vec::new();
@@ -265,7 +266,7 @@ impl FullMatchReader {
         chunk: Chunk<'_>,
     ) -> usize {
         let FullMatchInput { rules, .. } = *input;
-        let limit = input.limit();
+        let limit = rules.most_detected();
         // Text is dropped after each block, so a long chunk is not held as a whole.
         let block = chunk.slice(0..chunk.bytes.len().min(BLOCK));
         let before = self.text.bytes().len();
@@ -274,7 +275,7 @@ impl FullMatchReader {
         while at < block.bytes.len() {
             // Here too, not only at the end of the block: `idle_until` may move past a match that has reached the limit.
             self.pass_decided(rules, before + at);
-            self.begin_long_searches(rules, before + at, limit);
+            self.begin_long_searches(rules, before + at);
             // A run ends where a match in progress would reach the limit, so that the next round sees it.
             let room = limit.saturating_sub(before + at - self.idle_until);
             let room = if room > 0 { room } else { BLOCK };
@@ -328,10 +329,10 @@ impl FullMatchReader {
         }
     }
 
-    /// Begins the searches of the rules whose matches are not bounded, if one of them in progress may have reached the limit
-    /// at `end`: only the search of its rule knows where it began. Returns true if it may.
-    fn begin_long_searches(&mut self, rules: &FullMatchRules, end: usize, limit: usize) -> bool {
-        let is_long = end - self.idle_until >= limit;
+    /// Begins the searches of the rules whose matches are not bounded, if so much text is held at `end` that one of their
+    /// matches may be in progress: only the search of its rule knows where it began. Returns true if it may.
+    fn begin_long_searches(&mut self, rules: &FullMatchRules, end: usize) -> bool {
+        let is_long = end - self.idle_until >= rules.most_detected();
         if is_long {
             for &rule in &rules.reaches().unbounded {
                 self.begin_search(rules, rule);
@@ -347,7 +348,7 @@ impl FullMatchReader {
         if !self.searches.is_empty() {
             self.pass_decided(rules, end);
         }
-        let is_long = self.begin_long_searches(rules, end, input.limit());
+        let is_long = self.begin_long_searches(rules, end);
         if self.searches.is_empty() {
             return;
         }

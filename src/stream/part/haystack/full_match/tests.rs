@@ -459,6 +459,42 @@ fn a_bounded_match_is_decided_soon_where_one_is_always_in_progress() {
 }
 
 #[test]
+fn a_rule_without_a_bound_does_not_hold_text_in_which_it_has_no_match() {
+    // A match of the first rule may begin at every character, so the text is never idle.
+    let patterns = ["(?:^|[^a-z])k[0-9]{20}(?:[^a-z0-9]|$)", "x[a-y]*z"];
+    let rules = patterns.iter().enumerate().map(|(index, pattern)| {
+        let mut secret = rule(Condition::any(vec![Pattern::regex(*pattern)]));
+        secret.id = format!("r/{index}");
+        secret.action = Action::Redact;
+        secret
+    });
+    let pack = rules.fold(Pack::builder(), |builder, rule| builder.rule(rule));
+    let pack = pack.build().unwrap();
+    let mut stream = pack.stream();
+    stream.open(PART, Channel::Text);
+    let (mut len, mut most) = (0, 0);
+    for delta in ["漢字漢字", "漢k01", "漢字", "字xa漢"].repeat(1000) {
+        let _ = stream.push(PART, delta.as_bytes());
+        len += delta.len() as u64;
+        most = most.max(len - stream.releasable(PART));
+    }
+    assert!(most <= 1100, "{most} of {len} bytes are held");
+    // While its match is in progress, all of it is held.
+    let before = len - stream.releasable(PART);
+    let _ = stream.push(PART, format!("x{}", "a".repeat(5000)).as_bytes());
+    assert!(
+        len + 5001 - stream.releasable(PART) > 5000,
+        "after {before}"
+    );
+    let mut hits = stream.push(PART, b"z k01234567890123456789 ").to_vec();
+    // The later match is decided once no other one can be that begins earlier.
+    hits.extend(stream.push(PART, "漢".repeat(50).as_bytes()).to_vec());
+    let found: Vec<(u32, u64)> = hits.iter().map(|hit| (hit.rule.0, hit.end)).collect();
+    assert_eq!(found, [(1, len + 5002), (0, len + 5025)]);
+    assert_eq!(stream.counters().cut_matches, 0);
+}
+
+#[test]
 fn conditions_reach_over_parts_of_a_message_by_their_order_of_opening() {
     let following = Condition {
         sequence: vec![Pattern::literal("plan"), Pattern::literal("done")],
@@ -825,7 +861,7 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
     let mut push = |bytes: &[u8]| {
         let chunk = ttsr_views::chunk::Chunk::verbatim(bytes, at);
         at += bytes.len() as u64;
-        let step = reader.try_step_short(rules, bytes, 1 << 10);
+        let step = reader.try_step_short(rules, bytes);
         let padded = super::super::padded(bytes);
         step.map(|step| reader.accept_short(rules, chunk, &padded, step))
             .is_some()
