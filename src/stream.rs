@@ -31,7 +31,7 @@ pub(crate) mod buffers {
     /// be known. Others merge with these.
     pub(crate) const PENDING_MATCHES: usize = 256;
     /// Bytes of the end of a haystack, for excerpts and for the starts of matches.
-    pub(crate) const WINDOW_BYTES: usize = super::window::CAPACITY;
+    pub(crate) const WINDOW_BYTES: usize = super::window::capacity(super::window::WINDOW);
     /// Bytes of text that a part keeps until its readers advance over it.
     pub(crate) const DEFERRED_BYTES: usize = super::part::MAX_DEFERRED;
     /// Bytes of a match and the text around it.

@@ -9,12 +9,10 @@ use crate::program::ReleasePlan;
 use crate::rule::Channel;
 use crate::stream::{Redaction, Stream};
 use crate::verdict::{PartId, RuleId};
+use ttsr_views::block_buffer::BlockBuffer;
 
 /// The least capacity of the buffer of a part that has text, in bytes: deltas are short.
 const FIRST_BYTES: usize = 64;
-
-/// The least number of bytes by which the buffer of a part grows whose bytes are all kept.
-const KEPT_GROWTH: usize = 256;
 
 /// The text of one part that the host has not taken.
 #[derive(Debug)]
@@ -27,11 +25,12 @@ pub(super) struct PartText {
     waits_for_close: bool,
     /// True if no rule holds text of this part.
     is_free: bool,
-    /// The delivered bytes that were not dropped.
+    /// The bytes that wait, and those that were released with the last delta.
     text: Vec<u8>,
-    /// The number of bytes before `text`, which were released before the last delta and dropped. `None` if all bytes are kept,
-    /// because a retry may keep them.
-    dropped: Option<u64>,
+    /// The number of bytes before `text`.
+    dropped: u64,
+    /// The bytes before `text`, if a retry may keep them.
+    kept: Option<BlockBuffer>,
     /// Offset of the first byte that is not released.
     base: u64,
     /// Offset from which redactions may not have been applied.
@@ -52,7 +51,8 @@ impl PartText {
             waits_for_close: is_input && plan.gates_input,
             is_free: !plan.holds(channel),
             text: Vec::new(),
-            dropped: (is_input || !plan.keeps_text).then_some(0),
+            dropped: 0,
+            kept: (!is_input && plan.keeps_text).then(BlockBuffer::default),
             base: 0,
             redact_from: 0,
             skip_to: 0,
@@ -63,26 +63,13 @@ impl PartText {
     #[inline]
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.drop_released();
-        self.append(bytes);
+        if self.text.capacity() == 0 {
+            self.text.reserve(FIRST_BYTES);
+        }
+        self.text.extend_from_slice(bytes);
         if let Some(scalars) = &mut self.scalars {
             scalars.push(bytes);
         }
-    }
-
-    #[inline]
-    fn append(&mut self, bytes: &[u8]) {
-        let len = self.text.len();
-        if len + bytes.len() > self.text.capacity() {
-            match self.dropped {
-                Some(_) if len > 0 => {}
-                Some(_) => self.text.reserve(FIRST_BYTES),
-                // By a quarter, because most hosts have many streams, and a buffer that doubles is half empty at worst.
-                None => self
-                    .text
-                    .reserve_exact(bytes.len().max(len / 4).max(KEPT_GROWTH)),
-            }
-        }
-        self.text.extend_from_slice(bytes);
     }
 
     /// Releases a delta that the stream has read, if nothing of the part waits and no rule may yet hold, cut or redact the
@@ -105,24 +92,26 @@ impl PartText {
         if passes {
             self.base = end;
             self.redact_from = end;
-            match &mut self.dropped {
-                None => self.append(bytes),
-                // Released at once, so it need not be stored.
-                Some(dropped) => {
-                    *dropped = end;
-                    self.text.clear();
-                }
+            // Released at once, so it does not go through `text`.
+            if let Some(kept) = &mut self.kept {
+                kept.extend(&self.text);
+                kept.extend(bytes);
             }
+            self.dropped = end;
+            self.text.clear();
         }
         passes
     }
 
-    /// Drops the bytes that were released, unless they are kept.
+    /// Drops the bytes in `text` that were released. A retry may keep them.
     #[inline]
     fn drop_released(&mut self) {
         let released = self.released_len();
-        if let (Some(dropped), true) = (&mut self.dropped, released > 0) {
-            *dropped = self.base;
+        if released > 0 {
+            if let Some(kept) = &mut self.kept {
+                kept.extend(&self.text[..released]);
+            }
+            self.dropped = self.base;
             // Most often all of them.
             match released == self.text.len() {
                 true => self.text.clear(),
@@ -134,7 +123,7 @@ impl PartText {
     /// Returns the number of bytes in `text` that were released.
     #[inline]
     fn released_len(&self) -> usize {
-        (self.base - self.dropped.unwrap_or(0)) as usize
+        (self.base - self.dropped) as usize
     }
 
     /// Returns the bytes that were delivered and are not released.
@@ -197,7 +186,7 @@ impl PartText {
         self.base += len as u64;
         // A range whose scalar is not complete yet is given to the next piece again.
         self.redact_from = deferred.unwrap_or(self.base);
-        if self.dropped.is_some() {
+        if self.kept.is_none() {
             stream.forget_redactions(self.part, self.redact_from);
         }
         // Scalars already released cannot be redacted later.
@@ -250,13 +239,14 @@ impl PartText {
         live: &[(RuleId, PartId)],
         end: u64,
     ) -> Vec<u8> {
-        let delivered = match self.dropped {
-            None => &self.text[..],
-            Some(_) => &[],
-        };
+        let mut delivered = Vec::new();
+        if let Some(kept) = &self.kept {
+            kept.copy_to(kept.len(), &mut delivered);
+            delivered.extend_from_slice(&self.text);
+        }
         let end = usize::try_from(end).unwrap_or(usize::MAX);
         // The text becomes part of the next request, which is JSON, so it ends with a whole character.
-        let end = floor_char(delivered, end.min(delivered.len()));
+        let end = floor_char(&delivered, end.min(delivered.len()));
         let piece = RedactedPiece {
             bytes: &delivered[..end],
             base: 0,
@@ -310,10 +300,9 @@ mod tests {
             plan.keeps_text = keeps_text;
             let mut text = PartText::new(PartId(0), Channel::Text, &plan);
             let out = &mut Vec::new();
-            for (delta, buffered) in [("ab", "ab"), ("cd", if keeps_text { "abcd" } else { "cd" })]
-            {
+            for delta in ["ab", "cd"] {
                 text.push(delta.as_bytes());
-                assert_eq!(text.text, buffered.as_bytes());
+                assert_eq!(text.text, delta.as_bytes());
                 assert_eq!(text.waiting(), delta.as_bytes());
                 assert_eq!(text.release(&mut stream, &[], out), delta.as_bytes());
                 assert_eq!(text.waiting(), b"");

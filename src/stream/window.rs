@@ -2,14 +2,15 @@
 
 use ttsr_automata::MAX_SHORT_LEN;
 
-/// Number of bytes that a window guarantees to keep.
+/// Number of bytes that a window guarantees to keep, unless it is created to keep fewer.
 pub(super) const WINDOW: usize = 256;
 
-/// The last bytes of a haystack: at least [`WINDOW`] of them, or all if there are fewer.
+/// The last bytes of a haystack: at least `KEPT` of them, or all if there are fewer. `CAPACITY` is the size of the buffer in
+/// bytes: at least `KEPT` and [`MAX_SHORT_LEN`].
 #[derive(Clone, Debug, Default)]
 // In the order of the source: a delta does not touch the last field.
 #[repr(C)]
-pub(super) struct Window {
+pub(super) struct Window<const KEPT: usize = WINDOW, const CAPACITY: usize = { capacity(WINDOW) }> {
     /// The buffer, of which the first `len` bytes are used. Allocated with the first byte.
     bytes: Option<Box<[u8; CAPACITY]>>,
     len: usize,
@@ -17,13 +18,15 @@ pub(super) struct Window {
     dropped: u64,
 }
 
-/// Size of the buffer: the window, half of it, so that bytes are moved only once for as many bytes appended, and room for a
-/// short delta.
+/// Returns the size of the buffer of a window: the bytes that are kept, half of it, so that bytes are moved only once for as many
+/// bytes appended, and room for a short delta.
 // PERF: a reply of text has seven windows. Of 800 streams behind the proxy, a stream takes 1.8 KiB less than with buffers of
 // twice the window.
-pub(super) const CAPACITY: usize = WINDOW + WINDOW / 2 + MAX_SHORT_LEN;
+pub(super) const fn capacity(kept: usize) -> usize {
+    kept + kept / 2 + MAX_SHORT_LEN
+}
 
-impl Window {
+impl<const KEPT: usize, const CAPACITY: usize> Window<KEPT, CAPACITY> {
     /// Starts another haystack.
     pub(super) fn clear(&mut self) {
         self.len = 0;
@@ -61,7 +64,7 @@ impl Window {
         self.advance(len);
     }
 
-    /// Appends bytes. Copies at most [`WINDOW`] of them, and sometimes moves at most as many within the buffer.
+    /// Appends bytes. Copies at most `KEPT` of them, and sometimes moves at most as many within the buffer.
     #[inline]
     pub(super) fn push(&mut self, bytes: &[u8]) {
         let kept = self.bytes.as_deref_mut();
@@ -74,17 +77,17 @@ impl Window {
         }
     }
 
-    /// Returns the last [`WINDOW`] bytes of the haystack continued by `more`, and true if they are the whole haystack. The
+    /// Returns the last `KEPT` bytes of the haystack continued by `more`, and true if they are the whole haystack. The
     /// result does not depend on how the bytes are divided between the window and `more`.
     pub(super) fn last_with(&self, more: &[u8]) -> (Vec<u8>, bool) {
-        let tail = &more[more.len().saturating_sub(WINDOW)..];
-        let (kept, is_all) = self.last(WINDOW - tail.len());
+        let tail = &more[more.len().saturating_sub(KEPT)..];
+        let (kept, is_all) = self.last(KEPT - tail.len());
         ([kept, tail].concat(), is_all && tail.len() == more.len())
     }
 
-    /// Returns the last `max` bytes, at most [`WINDOW`], and true if they are the whole haystack.
+    /// Returns the last `max` bytes, at most `KEPT`, and true if they are the whole haystack.
     pub(super) fn last(&self, max: usize) -> (&[u8], bool) {
-        let from = self.len.saturating_sub(max.min(WINDOW));
+        let from = self.len.saturating_sub(max.min(KEPT));
         (&self.bytes()[from..], self.dropped == 0 && from == 0)
     }
 
@@ -98,8 +101,8 @@ impl Window {
         // PERF: with zeros it would be `calloc`, which does not take freed blocks from the cache of the thread in glibc. That
         // costs four times the instructions, and a reply of a text part has seven windows.
         let kept = self.bytes.get_or_insert_with(|| Box::new([b' '; CAPACITY]));
-        let tail = &bytes[bytes.len().saturating_sub(WINDOW)..];
-        let keep = (WINDOW - tail.len()).min(self.len);
+        let tail = &bytes[bytes.len().saturating_sub(KEPT)..];
+        let keep = (KEPT - tail.len()).min(self.len);
         let from = self.len - keep;
         self.dropped += (from + bytes.len() - tail.len()) as u64;
         kept.copy_within(from..self.len, 0);
@@ -112,11 +115,13 @@ impl Window {
 mod tests {
     use super::*;
 
+    const CAPACITY: usize = capacity(WINDOW);
+
     #[test]
     fn the_last_bytes_are_kept_whatever_the_pieces() {
         let text: Vec<u8> = (0..2000u32).map(|n| (n * 7 % 251) as u8).collect();
         for piece in [1, 3, 100, 255, 256, 257, 513, 2000] {
-            let mut window = Window::default();
+            let mut window = Window::<WINDOW, CAPACITY>::default();
             let mut seen = 0;
             for bytes in text.chunks(piece) {
                 if bytes.len() <= MAX_SHORT_LEN && seen % 2 == 0 {
@@ -144,7 +149,7 @@ mod tests {
         let text: Vec<u8> = (0..600u32).map(|n| (n * 7 % 251) as u8).collect();
         for end in [0, 1, 100, WINDOW - 1, WINDOW, WINDOW + 1, 400, 600] {
             for cut in 0..=end {
-                let mut window = Window::default();
+                let mut window = Window::<WINDOW, CAPACITY>::default();
                 window.push(&text[..cut]);
                 let (kept, whole) = window.last_with(&text[cut..end]);
                 let last = &text[end.saturating_sub(WINDOW)..end];
@@ -165,7 +170,7 @@ mod tests {
             CAPACITY - MAX_SHORT_LEN + 1,
             CAPACITY,
         ] {
-            let mut window = Window::default();
+            let mut window = Window::<WINDOW, CAPACITY>::default();
             window.push(&text[..filled.min(WINDOW)]);
             window.push(&text[filled.min(WINDOW)..filled]);
             window.push_padded([b'x'; MAX_SHORT_LEN], 3);

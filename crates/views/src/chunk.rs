@@ -345,9 +345,12 @@ impl ChunkBuffer {
         if chunk.bytes.is_empty() {
             return;
         }
-        if self.bytes.capacity() == 0 {
-            // Text comes in deltas of a few bytes: growing from eight bytes takes four allocations.
-            self.bytes.reserve(FIRST_BYTES);
+        let len = self.bytes.len();
+        if len + chunk.bytes.len() > self.bytes.capacity() {
+            // Text comes in deltas of a few bytes: growing from eight bytes takes four allocations. Later by a quarter, because
+            // a host has many buffers, and one that doubles is half empty at worst.
+            let more = chunk.bytes.len().max(len / 4).max(FIRST_BYTES);
+            self.bytes.reserve_exact(more);
         }
         if !self.continues(chunk) {
             self.marks

@@ -79,6 +79,7 @@
     allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)
 )]
 
+pub mod block_buffer;
 pub mod chunk;
 pub mod code;
 pub mod command;

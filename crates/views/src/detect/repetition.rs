@@ -25,6 +25,7 @@
 use std::collections::VecDeque;
 
 use super::{Detection, Detector, OffsetIndex};
+use crate::block_buffer::BlockBuffer;
 use crate::chunk::Chunk;
 
 /// The number of bytes of text that are kept for the backward scan.
@@ -33,10 +34,6 @@ pub const WINDOW: usize = 16 << 10;
 pub const UNIT_BYTES: usize = WINDOW / 4;
 /// The most bytes that are copied to the window before they are read.
 const BLOCK: usize = 256;
-/// The least number of bytes by which the window grows until it is full. A larger window grows by a quarter.
-// PERF: a host has a window for each stream, and one that doubles is half empty at worst. Of 800 streams behind the proxy
-// with 1,500 bytes of text each, a stream takes 0.6 KiB less.
-const LEAST_GROWTH: usize = 64;
 /// The number of bytes that must recur for their distance to be proposed.
 pub const GRAM: usize = 16;
 /// The most bytes between samples for the usual limits: at least 240 characters and three times. A text of
@@ -47,7 +44,7 @@ const SPARSE_GAP: usize = 36;
 /// The most bytes that [`RepetitionDetector::read_quiet`] reads at once: a bit of a word for each.
 const STRETCH: usize = 64;
 /// The sizes of the table of samples: a length of text in bytes, and the slots up to that length.
-const TABLES: [(u64, usize); 3] = [(256, 64), (4 << 10, 512), (u64::MAX, 1 << 10)];
+const TABLES: [(u64, usize); 4] = [(256, 64), (1 << 10, 128), (4 << 10, 256), (u64::MAX, 512)];
 
 /// The limits above which repetition is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +79,8 @@ pub struct RepetitionDetector {
     limits: RepetitionLimits,
     /// The ranges of code among the last [`UNIT_BYTES`].
     code: VecDeque<CodeRegion>,
-    text: Vec<u8>,
+    /// The window: the byte at `index` is at `index` modulo [`WINDOW`].
+    text: BlockBuffer,
     places: OffsetIndex,
     /// The number of bytes that have been copied to `text`.
     kept: u64,
@@ -134,7 +132,7 @@ impl RepetitionDetector {
         RepetitionDetector {
             limits,
             code: VecDeque::new(),
-            text: Vec::new(),
+            text: BlockBuffer::default(),
             places: OffsetIndex::default(),
             kept: 0,
             len: 0,
@@ -209,7 +207,7 @@ impl RepetitionDetector {
     /// Returns the byte at `index`, one of the last [`WINDOW`] bytes.
     #[inline]
     fn byte(&self, index: u64) -> u8 {
-        self.text[index as usize & (WINDOW - 1)]
+        self.text.byte(index as usize & (WINDOW - 1))
     }
 
     /// Returns the index of the first byte that a scan may read.
@@ -221,22 +219,10 @@ impl RepetitionDetector {
     fn keep(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let at = self.kept as usize & (WINDOW - 1);
-            let (now, later) = rest.split_at(rest.len().min(WINDOW - at));
-            match self.text.get_mut(at..at + now.len()) {
-                Some(kept) => kept.copy_from_slice(now),
-                // The window is not full, so `at` is its end.
-                None => {
-                    let len = self.text.len();
-                    if len + now.len() > self.text.capacity() {
-                        let more = now.len().max(len / 4).max(LEAST_GROWTH);
-                        self.text.reserve_exact(more.min(WINDOW - len));
-                    }
-                    self.text.extend_from_slice(now);
-                }
-            }
-            self.kept += now.len() as u64;
-            rest = later;
+            // WINDOW is a multiple of a block, at the end of which a write ends.
+            let written = self.text.write(self.kept as usize & (WINDOW - 1), rest);
+            self.kept += written as u64;
+            rest = &rest[written..];
         }
     }
 
@@ -292,13 +278,14 @@ impl RepetitionDetector {
         })
     }
 
-    /// Returns the number of the next `most` bytes that equal the byte `distance` before them, up to the end of the ring.
+    /// Returns the number of the next `most` bytes that equal the byte `distance` before them, up to the end of a block.
     #[inline]
     fn common_len(&self, distance: usize, most: usize) -> usize {
         let at = self.len as usize & (WINDOW - 1);
         let before = (self.len as usize).wrapping_sub(distance) & (WINDOW - 1);
-        let len = most.min(WINDOW - at.max(before));
-        common_prefix_len(&self.text[at..at + len], &self.text[before..before + len])
+        let (next, earlier) = (self.text.rest_of_block(at), self.text.rest_of_block(before));
+        let len = most.min(next.len()).min(earlier.len());
+        common_prefix_len(&next[..len], &earlier[..len])
     }
 
     /// Returns the byte before the next one, 0 at the start of the text. `None` if every blank is a separator.
@@ -372,13 +359,13 @@ impl RepetitionDetector {
     #[inline(always)]
     fn gram(&self, end: u64) -> u128 {
         let at = (end - GRAM as u64) as usize & (WINDOW - 1);
-        match self.text[at..].first_chunk() {
+        match self.text.rest_of_block(at).first_chunk() {
             Some(gram) => u128::from_le_bytes(*gram),
             None => self.gram_around(end),
         }
     }
 
-    /// As [`gram`](Self::gram), for a gram that begins at the end of the ring and ends at its start.
+    /// As [`gram`](Self::gram), for a gram that begins at the end of a block.
     #[cold]
     fn gram_around(&self, end: u64) -> u128 {
         let bytes = std::array::from_fn(|index| self.byte(end - (GRAM - index) as u64));

@@ -162,6 +162,44 @@ fn long_circles_are_found_where_they_are() {
     find_circles(0x10C1C1E, &limits, 800);
 }
 
+/// A long unit has more samples than the table has slots, and its repetition lies in many blocks of the window.
+#[test]
+fn long_units_are_found_at_their_fourth_occurrence() {
+    let mut random = Random::new(0x10A6);
+    let limits = RepetitionLimits {
+        unit_chars: (1, 4000),
+        ..RepetitionLimits::default()
+    };
+    for _ in 0..scale(400) {
+        // Few words, so that grams recur within the unit and before it.
+        let mut words = |len: usize| -> Vec<u8> {
+            let mut text = Vec::new();
+            while text.len() < len {
+                let letters = 1 + random.below(6);
+                (0..letters).for_each(|_| text.push(random.pick(b"aceglnost")));
+                text.push(b' ');
+            }
+            text
+        };
+        let (before, unit) = (words(5000), words(4000));
+        let before = &before[..random.below(before.len())];
+        let unit = &unit[..100 + random.below(3900)];
+        let text = [before, &unit.repeat(4), b"!"].concat();
+        let mut start = before.len();
+        while start > 0 && text[start - 1] == text[start - 1 + unit.len()] {
+            start -= 1;
+        }
+        let found = found_in(RepetitionDetector::new(limits), &text, &[]);
+        let end = (start + 4 * unit.len()) as u64;
+        let expected = Detection {
+            start: (start + unit.len()) as u64,
+            end,
+            decided: end,
+        };
+        assert_eq!(found, [expected], "{} after {}", unit.len(), before.len());
+    }
+}
+
 /// The window is a ring, in which a repetition may lie on both sides of the end.
 #[test]
 fn circles_are_found_at_the_end_of_the_window() {
