@@ -18,7 +18,7 @@ use crate::account::RequestAccount;
 use crate::buffer_budget::{BufferBudget, BufferedBytes};
 use crate::config::ProxyLimits;
 use crate::conversations::ReplySession;
-use crate::driver::UpstreamBody;
+use crate::driver::{PIECE, UpstreamBody};
 use crate::judge::{RepeatedAttempt, ReplyJudge};
 use crate::routes::ModelApi;
 use crate::sessions::SessionError;
@@ -96,11 +96,18 @@ impl Body for ResponseBody {
     }
 }
 
-/// A body that is pending once between its frames and its error. hyper writes to the client when a body is pending; at an
-/// error it drops what it has not written, which may be the head of the response, too.
+/// The most bytes of a frame for a client.
+const FRAME: usize = 16 << 10;
+
+/// A body of short frames that is pending once after so many bytes, and between its frames and its error. hyper writes to the
+/// client when a body is pending. Until then it copies the frames into a buffer that the connection keeps, and at an error it
+/// drops what it has not written, which may be the head of the response, too.
 pub(crate) struct FlushedBody {
     body: ResponseBody,
-    has_unwritten: bool,
+    /// The bytes of frames since the body was pending.
+    unwritten: usize,
+    /// The rest of a long frame.
+    rest: Bytes,
     error: Option<BodyError>,
 }
 
@@ -108,8 +115,18 @@ impl FlushedBody {
     pub(crate) fn new(body: ResponseBody) -> FlushedBody {
         FlushedBody {
             body,
-            has_unwritten: true,
+            // The head.
+            unwritten: 1,
+            rest: Bytes::new(),
             error: None,
+        }
+    }
+
+    /// Returns the most bytes after which the body is pending: as few as are read at once of an event stream.
+    fn most_unwritten(&self) -> usize {
+        match self.body {
+            ResponseBody::Judged(_) => PIECE,
+            ResponseBody::Whole(_) | ResponseBody::Through(_) => FRAME,
         }
     }
 }
@@ -122,28 +139,50 @@ impl Body for FlushedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if self.unwritten >= self.most_unwritten() {
+            self.unwritten = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         if let Some(error) = self.error.take() {
             return Poll::Ready(Some(Err(error)));
         }
-        match Pin::new(&mut self.body).poll_frame(cx) {
-            Poll::Ready(Some(Err(error))) if self.has_unwritten => {
-                self.error = Some(error);
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
-            polled => {
-                self.has_unwritten = polled.is_ready();
-                polled
+        if self.rest.is_empty() {
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                Poll::Ready(Some(Err(error))) if self.unwritten > 0 => {
+                    self.unwritten = 0;
+                    self.error = Some(error);
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                polled => {
+                    self.unwritten = 0;
+                    return polled;
+                }
             }
         }
+        let len = self.rest.len().min(FRAME);
+        self.unwritten += len;
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(len)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let rest = self.rest.len() as u64;
+        let body = self.body.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower() + rest);
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
     }
 }
 
@@ -263,6 +302,7 @@ impl JudgedBody {
         limits: &ProxyLimits,
         budget: &Arc<BufferBudget>,
     ) -> JudgedBody {
+        server.incoming.read_in_pieces();
         JudgedBody {
             server: Some(server),
             judge,
@@ -397,6 +437,7 @@ impl JudgedBody {
                 self.next = None;
                 match answered {
                     Ok(server) => {
+                        server.incoming.read_in_pieces();
                         self.server = Some(server);
                         self.judge.resume();
                     }
@@ -455,5 +496,37 @@ impl Drop for JudgedBody {
             });
         }
         self.account.judged(self.api, true, &self.judge);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    #[test]
+    fn a_long_frame_is_cut_and_each_piece_is_written_before_the_next() {
+        let text: Vec<u8> = (0..2 * FRAME + 100).map(|at| (at % 251) as u8).collect();
+        let mut body = FlushedBody::new(ResponseBody::Whole(Some(text.clone().into())));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut left = text.len();
+        let mut read = Vec::new();
+        let mut frames = Vec::new();
+        loop {
+            assert_eq!(body.size_hint().exact(), Some(left as u64));
+            assert_eq!(body.is_end_stream(), left == 0);
+            match Pin::new(&mut body).poll_frame(&mut context) {
+                Poll::Pending => frames.push(None),
+                Poll::Ready(Some(frame)) => {
+                    let data = frame.unwrap().into_data().unwrap();
+                    frames.push(Some(data.len()));
+                    left -= data.len();
+                    read.extend_from_slice(&data);
+                }
+                Poll::Ready(None) => break,
+            }
+        }
+        assert_eq!(frames, [Some(FRAME), None, Some(FRAME), None, Some(100)]);
+        assert!(read == text);
     }
 }

@@ -168,7 +168,8 @@ impl ConnectionBuilders {
         http1
             .timer(TokioTimer::new())
             .header_read_timeout(limits.head_time)
-            .max_buf_size(head_bytes);
+            .max_buf_size(head_bytes)
+            .writev(false);
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2
             .timer(TokioTimer::new())
@@ -180,7 +181,8 @@ impl ConnectionBuilders {
         any.http1()
             .timer(TokioTimer::new())
             .header_read_timeout(limits.head_time)
-            .max_buf_size(head_bytes);
+            .max_buf_size(head_bytes)
+            .writev(false);
         any.http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(limits.head_time)

@@ -18,7 +18,7 @@ use super::{Http, ScriptedBody, client, config, get, no_rules, server, start, wi
 use crate::ProxyLimits;
 use crate::UpstreamUrl;
 use crate::body::whole_body;
-use crate::driver::UpstreamBody;
+use crate::driver::{PIECE, UpstreamBody};
 use crate::upstream::UpstreamClients;
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -92,6 +92,40 @@ async fn frames_that_arrived_together_are_returned_without_a_wait() {
             .map(|number| Bytes::from(format!("{round}-{number:02}")))
             .collect();
         assert_eq!(texts, expected);
+    }
+}
+
+/// What is not read waits in the kernel, so a proxy that has fallen behind needs no larger buffers.
+#[tokio::test]
+async fn a_body_is_read_in_pieces_to_its_end_and_not_the_next_one() {
+    const TEXT: [u8; 6000] = [b'a'; 6000];
+    let head = "HTTP/1.1 200 OK\r\ncontent-length: 6000\r\n\r\n";
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = listener.local_addr().unwrap();
+    let clients = clients();
+    let (mut body, mut socket) = exchange(&clients, &listener, head).await;
+    for in_pieces in [true, false] {
+        if in_pieces {
+            body.read_in_pieces();
+        }
+        assert_eq!(poll_once(&mut body), Poll::Pending);
+        socket.write_all(&TEXT).await.unwrap();
+        let mut longest = 0;
+        let mut len = 0;
+        while len < TEXT.len() {
+            let data = next_data(&mut body).await;
+            longest = longest.max(data.len());
+            len += data.len();
+        }
+        assert_eq!(longest <= PIECE, in_pieces, "{longest}");
+        if in_pieces {
+            // The second response comes over the same connection.
+            let answered = async {
+                read_request(&mut socket).await;
+                socket.write_all(head.as_bytes()).await.unwrap();
+            };
+            (body, ()) = tokio::join!(ask(&clients, to), answered);
+        }
     }
 }
 
