@@ -5,7 +5,7 @@
 // 2,000 streams behind the proxy with 2,500 bytes of text each, a stream takes 2 KiB more with them.
 const BLOCK: usize = 256;
 
-/// Bytes in blocks of [`BLOCK`] bytes, which are never moved. At most one block is not full.
+/// Bytes in blocks of 256 bytes, which are never moved. At most one block is not full.
 ///
 /// ```
 /// use ttsr_views::block_buffer::BlockBuffer;
@@ -19,6 +19,10 @@ const BLOCK: usize = 256;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct BlockBuffer {
+    #[expect(
+        clippy::vec_box,
+        reason = "a vector of blocks would move them as it grows"
+    )]
     blocks: Vec<Box<[u8; BLOCK]>>,
     len: usize,
 }
