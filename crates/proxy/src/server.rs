@@ -164,6 +164,8 @@ impl ConnectionBuilders {
         let head_bytes = limits.head_bytes.max(8192);
         let head_list = u32::try_from(limits.head_bytes).unwrap_or(u32::MAX);
         let streams = u32::try_from(limits.requests).unwrap_or(u32::MAX);
+        // Frames are copied to the buffer of the connection, without `writev`: a frame that waits in a queue is a reference to the
+        // buffer that was read from the server, and hyper allocates another one to read on.
         let mut http1 = http1::Builder::new();
         http1
             .timer(TokioTimer::new())

@@ -888,12 +888,18 @@ fn a_match_is_decided_and_cut_where_it_is_without_other_rules() {
     let (mut found, mut cut) = (0, 0);
     for _ in 0..scale(600).max(60) {
         let limits = Limits {
-            // With 0 a byte is a stretch. From 30 on some of the patterns are bounded.
-            stretch_bytes: match random.below(2) {
+            // With 0 a byte is a stretch. From 30 on some of the patterns are bounded. With the last, the others are searched long
+            // before their matches are cut.
+            stretch_bytes: match random.below(3) {
                 0 => random.below(14),
-                _ => 30 + random.below(60),
+                1 => 30 + random.below(60),
+                _ => Limits::default().stretch_bytes,
             },
             ..Limits::default()
+        };
+        let most = match limits.stretch_bytes > 1000 {
+            true => 3000,
+            false => 200,
         };
         let rules = [0, 1, 2].map(|index| {
             let pattern = Pattern::regex(PATTERNS[random.below(PATTERNS.len())]);
@@ -916,7 +922,7 @@ fn a_match_is_decided_and_cut_where_it_is_without_other_rules() {
         let alone = rules
             .each_ref()
             .map(|rule| together(std::slice::from_ref(rule)));
-        let text: Vec<u8> = (0..60 + random.below(200))
+        let text: Vec<u8> = (0..60 + random.below(most))
             .flat_map(|_| ["a", "a", "b", "c", "d", "é", " ", "\n"][random.below(8)].bytes())
             .collect();
         let hits = |pack: &Pack, random: &mut Random| {
