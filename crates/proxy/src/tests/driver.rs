@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt as _;
 use hyper::Request;
@@ -15,11 +16,17 @@ use tokio::task::yield_now;
 use ttsr_testing::Random;
 
 use super::{Http, ScriptedBody, client, config, get, no_rules, server, start, within};
-use crate::ProxyLimits;
 use crate::UpstreamUrl;
-use crate::body::whole_body;
+use crate::account::RequestAccount;
+use crate::body::{FlushedBody, JudgedBody, ResponseBody, ServerBody, whole_body};
+use crate::buffer_budget::BufferBudget;
 use crate::driver::{PIECE, UpstreamBody};
+use crate::judge::{BodyFrames, JudgeSettings, ReplyJudge};
+use crate::metrics::ProxyMetrics;
+use crate::request_count::RequestCount;
+use crate::routes::ModelApi;
 use crate::upstream::UpstreamClients;
+use crate::{ProxyConfig, ProxyLimits};
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
 
@@ -127,6 +134,61 @@ async fn a_body_is_read_in_pieces_to_its_end_and_not_the_next_one() {
             (body, ()) = tokio::join!(ask(&clients, to), answered);
         }
     }
+}
+
+/// Returns the body of a reply of Chat Completions without rules.
+fn judged(incoming: UpstreamBody) -> FlushedBody {
+    let limits = ProxyLimits::default();
+    let (totals, requests) = (Arc::default(), Arc::new(RequestCount::new(1)));
+    let budget = BufferBudget::new(1 << 20);
+    let account = RequestAccount {
+        metrics: Arc::new(ProxyMetrics::new(&totals, &requests, &budget)),
+        totals,
+        log: None,
+        number: 1,
+        began: Instant::now(),
+    };
+    let api = ModelApi::OpenAiChat;
+    let settings = JudgeSettings::new(&ProxyConfig::default());
+    let judge = ReplyJudge::new(api, BodyFrames::events(), &no_rules(), settings).unwrap();
+    let server = ServerBody::new(incoming, limits.idle_time, None);
+    let body = JudgedBody::new(server, judge, api, account, &limits, &budget);
+    FlushedBody::new(ResponseBody::Judged(Box::new(body)))
+}
+
+#[tokio::test]
+async fn an_event_stream_is_read_and_written_in_pieces() {
+    let event =
+        "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word \"}}]}\n\n";
+    // In one chunk, which a connection that is not read in pieces returns in one frame.
+    let text = event.repeat(100);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let clients = clients();
+    let (incoming, mut socket) = exchange(&clients, &listener, CHUNKED).await;
+    let mut body = judged(incoming);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut body).poll_frame(&mut context).is_pending());
+    let chunk = format!("{:x}\r\n{text}\r\n0\r\n\r\n", text.len());
+    socket.write_all(chunk.as_bytes()).await.unwrap();
+    let (mut read, mut unwritten, mut most) = (Vec::new(), 0, 0);
+    while read.len() < text.len() {
+        match Pin::new(&mut body).poll_frame(&mut context) {
+            Poll::Pending => {
+                unwritten = 0;
+                within(tokio::time::sleep(Duration::from_millis(1))).await;
+            }
+            Poll::Ready(frame) => {
+                let data = frame.unwrap().unwrap().into_data().unwrap();
+                unwritten += data.len();
+                most = most.max(unwritten);
+                read.extend_from_slice(&data);
+            }
+        }
+    }
+    assert_eq!(read, text.as_bytes());
+    // The last piece before the limit, one that exceeds it, and the beginning of an event that was not complete.
+    let limit = 2 * PIECE + event.len();
+    assert!((PIECE..limit).contains(&most), "{most} bytes at once");
 }
 
 #[tokio::test]
