@@ -28,7 +28,7 @@ use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus, load};
 use reload::WatchedPacks;
 use reported_store::ReportedStore;
-use settings::{ProxySettings, ThreadCount};
+use settings::{BusyPollTimes, ProxySettings, ThreadCount};
 use signals::PassedSignals;
 
 /// Apply rules to the requests and replies of model providers, between any client and its provider
@@ -116,10 +116,10 @@ struct ThreadArgs {
     /// One thread serves some hundred streams at a time.
     #[arg(long, value_name = "N")]
     threads: Option<ThreadCount>,
-    /// Let the threads look for events without sleeping while requests are in progress: deltas are delayed less, and each
-    /// thread takes a core
-    #[arg(long)]
-    busy_poll: bool,
+    /// When the threads look for events without sleeping, which delays deltas less and takes a core for each of them
+    /// [default: under-load]
+    #[arg(long, value_name = "WHEN", value_enum)]
+    busy_poll: Option<BusyPollTimes>,
 }
 
 /// The variables that name the base URL of OpenAI's API, in the order in which they are read.
@@ -176,9 +176,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
         .threads
         .or(settings.threads)
         .unwrap_or_default();
-    if options.threads.busy_poll || settings.busy_poll {
-        config.busy_poll_threads = threads.into();
-    }
+    let busy_poll = options.threads.busy_poll.or(settings.busy_poll);
+    config.busy_poll = busy_poll.unwrap_or_default().into();
     // Also with one thread: tasks that an event wakes run at once there, and not after those of all other events.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads.into())

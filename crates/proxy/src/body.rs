@@ -11,7 +11,6 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::account::RequestAccount;
@@ -20,6 +19,7 @@ use crate::config::ProxyLimits;
 use crate::conversations::ReplySession;
 use crate::driver::{PIECE, UpstreamBody};
 use crate::judge::{RepeatedAttempt, ReplyJudge};
+use crate::request_count::RequestPermit;
 use crate::routes::ModelApi;
 use crate::sessions::SessionError;
 
@@ -45,7 +45,7 @@ pub(crate) type NextReply = Pin<Box<dyn Future<Output = Result<ServerBody, BodyE
 
 /// Sends the request for another attempt. The permit counts it as in progress.
 pub(crate) type ResendRequest =
-    Box<dyn FnMut(&RepeatedAttempt, Option<OwnedSemaphorePermit>) -> NextReply + Send>;
+    Box<dyn FnMut(&RepeatedAttempt, Option<RequestPermit>) -> NextReply + Send>;
 
 /// The bytes that a stream keeps are counted in multiples of this.
 const ROOM: usize = 16 << 10;
@@ -195,14 +195,14 @@ pub(crate) struct ServerBody {
     /// The time since which the server is waited for. Time in which the client does not read does not count as idle.
     waits_since: Option<Instant>,
     /// Counts the request as in progress.
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<RequestPermit>,
 }
 
 impl ServerBody {
     pub(crate) fn new(
         incoming: UpstreamBody,
         idle_time: Duration,
-        permit: Option<OwnedSemaphorePermit>,
+        permit: Option<RequestPermit>,
     ) -> ServerBody {
         ServerBody {
             incoming,
@@ -214,7 +214,7 @@ impl ServerBody {
     }
 
     /// Closes the stream to the server, and returns the permit that counts the request as in progress.
-    pub(crate) fn close(mut self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn close(mut self) -> Option<RequestPermit> {
         self.permit.take()
     }
 
@@ -245,6 +245,9 @@ impl ServerBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) {
             self.waits_since = None;
+            if let Some(permit) = &self.permit {
+                permit.frame_arrived();
+            }
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)));
         }
         let ends = *self.waits_since.get_or_insert_with(Instant::now) + self.idle_time;
@@ -281,7 +284,7 @@ pub(crate) struct JudgedBody {
     /// The response to another attempt.
     next: Option<NextReply>,
     /// Counts the request as in progress while no server is read.
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<RequestPermit>,
     /// The bytes that the judgement keeps.
     buffered: BufferedBytes,
 }

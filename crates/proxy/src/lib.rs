@@ -45,8 +45,8 @@
 //! # Runtimes
 //!
 //! A runtime of tokio with worker threads, also with one, delays a delta less than one of the current thread: there a task
-//! that an event wakes runs at once, and not after the tasks of all other events. [`ProxyConfig::busy_poll_threads`] keeps
-//! worker threads awake while requests are in progress, which delays deltas less and takes a core for each of them.
+//! that an event wakes runs at once, and not after the tasks of all other events. [`ProxyConfig::busy_poll`] keeps worker
+//! threads awake under load or while requests are in progress, which delays deltas less and takes a core for each of them.
 //!
 //! # Example: requests through a proxy
 //! ```
@@ -115,7 +115,7 @@ mod totals;
 mod upstream;
 mod url_path;
 
-pub use config::{BlockEnding, Mount, ProxyConfig, ProxyLimits, UpstreamUrl};
+pub use config::{BlockEnding, BusyPoll, Mount, ProxyConfig, ProxyLimits, UpstreamUrl};
 pub use error::ProxyError;
 pub use event_log::{EventLog, ProxyLogEvent, ProxyLogLine, UnscannedPath};
 pub use listener_tls::ListenerTls;

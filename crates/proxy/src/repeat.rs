@@ -1,11 +1,11 @@
 //! A request that is sent again because a rule cut its reply.
 
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::body::{BodyError, ResendRequest, ServerBody, whole_body};
 use crate::judge::{RepeatedAttempt, StreamFraming};
 use crate::request::OutgoingBody;
+use crate::request_count::RequestPermit;
 use crate::routes::with_model;
 use crate::upstream::UpstreamCall;
 
@@ -26,7 +26,7 @@ impl RepeatedCall {
     pub(crate) async fn send(
         self,
         next: RepeatedAttempt,
-        permit: Option<OwnedSemaphorePermit>,
+        permit: Option<RequestPermit>,
     ) -> Result<ServerBody, BodyError> {
         let retry = next.block.retry.as_deref();
         let body = self.body.write(retry);

@@ -2,38 +2,79 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
 
-/// The requests in progress, of which there is a greatest number.
+/// The time for which frames are counted before a thread sleeps or stays awake for as long.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// The frames of a period from which on a thread stays awake: 2,500 a second, such as those of 50 streams.
+const MANY_FRAMES: u64 = 125;
+
+/// The requests in progress, of which there is a greatest number, and the frames of their responses.
 #[derive(Debug)]
 pub(crate) struct RequestCount {
-    free: Arc<Semaphore>,
+    in_progress: AtomicUsize,
     most: usize,
     begun: Notify,
+    frames: AtomicU64,
+}
+
+/// Counts a request as in progress until it is dropped.
+#[derive(Debug)]
+pub(crate) struct RequestPermit(Arc<RequestCount>);
+
+impl RequestPermit {
+    /// Counts a frame of the response.
+    pub(crate) fn frame_arrived(&self) {
+        self.0.frames.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for RequestPermit {
+    fn drop(&mut self) {
+        self.0.in_progress.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl RequestCount {
     pub(crate) fn new(most: usize) -> RequestCount {
-        let most = most.min(Semaphore::MAX_PERMITS);
         RequestCount {
-            free: Arc::new(Semaphore::new(most)),
+            in_progress: AtomicUsize::new(0),
             most,
             begun: Notify::new(),
+            frames: AtomicU64::new(0),
         }
     }
 
     /// Begins a request, which is in progress until the permit is dropped, or returns `None` if there are too many.
-    pub(crate) fn begin(&self) -> Option<OwnedSemaphorePermit> {
-        let permit = Arc::clone(&self.free).try_acquire_owned().ok()?;
+    pub(crate) fn begin(self: &Arc<Self>) -> Option<RequestPermit> {
+        let more = |count| (count < self.most).then_some(count + 1);
+        let begun = self
+            .in_progress
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        begun.ok()?;
         self.begun.notify_waiters();
-        Some(permit)
+        Some(RequestPermit(Arc::clone(self)))
     }
 
     /// Returns the number of requests in progress.
     pub(crate) fn in_progress(&self) -> usize {
-        self.most - self.free.available_permits()
+        self.in_progress.load(Ordering::Acquire)
+    }
+
+    /// Waits until a request is in progress.
+    async fn request(&self) {
+        let mut begun = pin!(self.begun.notified());
+        // A request that begins after the comparison is not missed.
+        begun.as_mut().enable();
+        if self.in_progress() == 0 {
+            begun.await;
+        }
     }
 
     /// Keeps the thread that runs this awake while requests are in progress: a task that only yields makes the runtime
@@ -43,15 +84,29 @@ impl RequestCount {
     // (`cargo bench -p ttsr-proxy --bench proxy`).
     pub(crate) async fn poll_busily(&self) {
         loop {
-            let mut begun = pin!(self.begun.notified());
-            // A request that begins after the comparison is not missed.
-            begun.as_mut().enable();
-            if self.in_progress() == 0 {
-                begun.await;
-            }
+            self.request().await;
             while self.in_progress() > 0 {
                 yield_now().await;
             }
+        }
+    }
+
+    /// Keeps the thread that runs this awake as [`poll_busily`](Self::poll_busily) does, but only after a period in which
+    /// [`MANY_FRAMES`] arrived for each of the `threads` that run this: the thread would soon be woken again.
+    pub(crate) async fn poll_busily_under_load(&self, threads: usize) {
+        let many = MANY_FRAMES * threads as u64;
+        let mut is_busy = false;
+        loop {
+            self.request().await;
+            let (began, before) = (Instant::now(), self.frames.load(Ordering::Relaxed));
+            if is_busy {
+                while began.elapsed() < PERIOD {
+                    yield_now().await;
+                }
+            } else {
+                sleep(PERIOD).await;
+            }
+            is_busy = self.frames.load(Ordering::Relaxed) - before >= many;
         }
     }
 }
@@ -74,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_kept_awake_only_while_requests_are_in_progress() {
-        let requests = RequestCount::new(2);
+        let requests = Arc::new(RequestCount::new(2));
         let wakes = Arc::new(CountingWaker::default());
         let waker = Arc::clone(&wakes).into();
         let mut context = Context::from_waker(&waker);
@@ -101,5 +156,52 @@ mod tests {
         assert_eq!(run(), 10);
         drop(second);
         assert_eq!((requests.in_progress(), run()), (0, 0));
+    }
+
+    /// Runs the tasks that are ready, some times.
+    async fn run_others() {
+        for _ in 0..10 {
+            yield_now().await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thread_is_kept_awake_under_load_only_while_many_frames_arrive() {
+        const THREADS: usize = 2;
+        let requests = Arc::new(RequestCount::new(2));
+        let polls = Arc::new(AtomicUsize::new(0));
+        let (counted, polled) = (Arc::clone(&requests), Arc::clone(&polls));
+        tokio::spawn(async move {
+            let mut polling = pin!(counted.poll_busily_under_load(THREADS));
+            std::future::poll_fn(|cx| {
+                polled.fetch_add(1, Ordering::Relaxed);
+                polling.as_mut().poll(cx)
+            })
+            .await;
+        });
+        // Lets so many frames arrive, and returns true if the task asks to be polled all the time afterwards.
+        let is_busy_after = async |frames: u64, permit: &RequestPermit| {
+            (0..frames).for_each(|_| permit.frame_arrived());
+            tokio::time::advance(PERIOD + Duration::from_millis(1)).await;
+            run_others().await;
+            let before = polls.load(Ordering::Relaxed);
+            run_others().await;
+            polls.load(Ordering::Relaxed) - before >= 10
+        };
+        run_others().await;
+        let permit = requests.begin().unwrap();
+        run_others().await;
+        let many = MANY_FRAMES * THREADS as u64;
+        assert!(!is_busy_after(many - 1, &permit).await);
+        assert!(is_busy_after(many, &permit).await);
+        assert!(is_busy_after(many, &permit).await);
+        assert!(!is_busy_after(many - 1, &permit).await);
+        assert!(is_busy_after(many, &permit).await);
+        drop(permit);
+        tokio::time::advance(PERIOD * 2).await;
+        run_others().await;
+        let before = polls.load(Ordering::Relaxed);
+        run_others().await;
+        assert_eq!(polls.load(Ordering::Relaxed), before);
     }
 }

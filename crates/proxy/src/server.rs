@@ -17,12 +17,13 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use ttsr::Pack;
 
 use crate::body::FlushedBody;
-use crate::config::ProxyConfig;
+use crate::config::{BusyPoll, ProxyConfig};
 use crate::error::ProxyError;
 use crate::listener_tls::ListenerTls;
 use crate::pack_slot::PackSlot;
@@ -100,9 +101,16 @@ impl Proxy {
         let drain_time = self.service.config.limits.drain_time;
         // They end when this returns.
         let mut polling = JoinSet::new();
-        for _ in 0..self.service.config.busy_poll_threads {
+        let threads = Handle::current().metrics().num_workers();
+        for _ in 0..threads {
             let requests = Arc::clone(&self.service.requests);
-            polling.spawn(async move { requests.poll_busily().await });
+            match self.service.config.busy_poll {
+                BusyPoll::Never => break,
+                BusyPoll::UnderLoad => {
+                    polling.spawn(async move { requests.poll_busily_under_load(threads).await })
+                }
+                BusyPoll::Always => polling.spawn(async move { requests.poll_busily().await }),
+            };
         }
         let builders = Arc::new(ConnectionBuilders::new(self.service));
         let (is_stopping, stopping) = watch::channel(());

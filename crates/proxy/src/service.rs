@@ -12,7 +12,6 @@ use hyper::header::{ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, HeaderMap, HeaderVal
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use serde::de::IgnoredAny;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use ttsr::conversation::Note;
 use ttsr::{Mode, Pack};
@@ -36,7 +35,7 @@ use crate::metrics::{self, ProxyMetrics};
 use crate::pack_slot::PackSlot;
 use crate::repeat::{RepeatedCall, is_encoded, stream_framing};
 use crate::request::{JudgedRequest, ModelRequest, SessionMemory, is_model_request, session_key};
-use crate::request_count::RequestCount;
+use crate::request_count::{RequestCount, RequestPermit};
 use crate::routes::{ModelApi, model_of_path, route};
 use crate::totals::ProxyTotals;
 use crate::upstream::{BODY_TOO_LONG, UpstreamCall, UpstreamClients};
@@ -52,7 +51,7 @@ struct AdmittedRequest {
     has_prompt: bool,
     /// True if the body must not have the form of a request to a model.
     is_guarded: bool,
-    permit: OwnedSemaphorePermit,
+    permit: RequestPermit,
 }
 
 /// A reply that is to be judged, and its request.

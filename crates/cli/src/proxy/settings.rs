@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::Deserialize;
-use ttsr_proxy::{ProxyConfig, ProxyLimits, UpstreamUrl};
+use ttsr_proxy::{BusyPoll, ProxyConfig, ProxyLimits, UpstreamUrl};
 
 use super::mount;
 use crate::CommandError;
@@ -37,7 +38,7 @@ pub(super) struct ProxySettings {
     pub(super) client_ca: Option<PathBuf>,
     pub(super) log: Option<PathBuf>,
     pub(super) threads: Option<ThreadCount>,
-    pub(super) busy_poll: bool,
+    pub(super) busy_poll: Option<BusyPollTimes>,
     limits: LimitSettings,
     /// True if the file was found in the current folder: its author may be another one than the user.
     #[serde(skip)]
@@ -80,6 +81,29 @@ impl FromStr for ThreadCount {
 impl From<ThreadCount> for usize {
     fn from(threads: ThreadCount) -> usize {
         threads.0
+    }
+}
+
+/// The times at which threads look for events without sleeping.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum BusyPollTimes {
+    /// Never
+    Never,
+    /// While 2,500 events or more arrive in a second for each thread, such as those of 50 replies
+    #[default]
+    UnderLoad,
+    /// While requests are in progress
+    Always,
+}
+
+impl From<BusyPollTimes> for BusyPoll {
+    fn from(times: BusyPollTimes) -> BusyPoll {
+        match times {
+            BusyPollTimes::Never => BusyPoll::Never,
+            BusyPollTimes::UnderLoad => BusyPoll::UnderLoad,
+            BusyPollTimes::Always => BusyPoll::Always,
+        }
     }
 }
 
@@ -134,7 +158,7 @@ impl ProxySettings {
             ("client-ca", self.client_ca.is_some()),
             ("log", self.log.is_some()),
             ("threads", self.threads.is_some()),
-            ("busy-poll", self.busy_poll),
+            ("busy-poll", self.busy_poll.is_some()),
         ];
         let set = keys.iter().filter(|(_, is_set)| *is_set);
         let set: Vec<String> = set.map(|(key, _)| format!("`{key}`")).collect();
@@ -255,6 +279,7 @@ mod tests {
             "[proxy.limits]\nrequests = -1",
             "[proxy]\nthreads = 0",
             "[proxy]\nthreads = 257",
+            "[proxy]\nbusy-poll = true",
         ] {
             ProxySettings::parse(text).unwrap_err();
         }
@@ -271,7 +296,7 @@ mod tests {
             "client-ca = \"a\"",
             "log = \"a\"",
             "threads = 2",
-            "busy-poll = true",
+            "busy-poll = \"always\"",
         ] {
             assert!(found(&format!("[proxy]\n{line}\n")).is_err(), "{line}");
         }

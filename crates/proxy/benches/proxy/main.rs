@@ -10,8 +10,9 @@
 //! the first core, and this process, the load, has the second: the provider, which writes the time at which it sends a delta
 //! into the delta, and the clients, which subtract it from the time at which they receive it. It never sleeps, so that only
 //! the wake-ups of the servers are measured, and the streams send their deltas one after the other, and not at once. The rows
-//! alternate, and the samples of all rounds count, so that other work of the machine meets all rows alike. `busy polling` is
-//! the proxy with the built-in packs and [`ProxyConfig::busy_poll_threads`](ttsr_proxy::ProxyConfig::busy_poll_threads). The times of deltas are those of
+//! alternate, and the samples of all rounds count, so that other work of the machine meets all rows alike. The proxy
+//! looks for events as [`BusyPoll::UnderLoad`](ttsr_proxy::BusyPoll::UnderLoad) says, which is the default of `ttsr proxy`;
+//! `sleeping` is the proxy with the built-in packs and without it. The times of deltas are those of
 //! deltas that no later one came with; `joined` is the share of the others, which a rule held back or which waited for a
 //! core. `late` is the longest time by which a stream ended after its last delta was due. `CPU` is the time of the server's
 //! threads on a core, from the kernel, and `core` the share of the time while all streams are open. `KiB/stream` is the resident memory of each further stream while all are open, without
@@ -190,7 +191,7 @@ fn rows(provider: &Provider, size: LoadSize) -> Vec<Row> {
     add("nginx", Server::nginx(to));
     add("no rules", Server::of_role("no-rules", to));
     add("built-in packs", Server::of_role("built-in", to));
-    add("busy polling", Server::of_role("busy-poll", to));
+    add("sleeping", Server::of_role("sleeping", to));
     if size.streams <= LITELLM_STREAMS {
         add("LiteLLM", Server::litellm(to));
         for row in rows.iter_mut().filter(|row| row.name == "LiteLLM") {
@@ -261,11 +262,11 @@ async fn table(provider: &Provider, size: LoadSize) {
         });
     }
     let of = |name: &str| figures.iter().find(|row| row.name == name);
-    let (Some(direct), Some(hyper), Some(packs), Some(polling)) = (
+    let (Some(direct), Some(hyper), Some(packs), Some(sleeping)) = (
         of("direct"),
         of("hyper"),
         of("built-in packs"),
-        of("busy polling"),
+        of("sleeping"),
     ) else {
         return;
     };
@@ -274,16 +275,16 @@ async fn table(provider: &Provider, size: LoadSize) {
         let added = |row: &Figures| row.times[at] - direct.times[at];
         print!("built-in packs add {:.0} µs to {name}", added(packs));
         for (name, row) in [
-            ("busy polling", Some(polling)),
+            ("sleeping", Some(sleeping)),
             ("hyper", Some(hyper)),
             ("nginx", of("nginx")),
         ] {
             row.iter()
                 .for_each(|row| print!(", {name} {:.0} µs", added(row)));
         }
-        let [packs, polling] = [packs, polling].map(|row| verdict(added(row) <= goal));
+        let [packs, sleeping] = [packs, sleeping].map(|row| verdict(added(row) <= goal));
         match size.streams {
-            100 => println!("; goal {goal:.0} µs: {packs}, busy polling {polling}"),
+            100 => println!("; goal {goal:.0} µs: {packs}, sleeping {sleeping}"),
             _ => println!(),
         }
     }

@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
 use ttsr::Pack;
-use ttsr_proxy::{Proxy, ProxyConfig, UpstreamUrl};
+use ttsr_proxy::{BusyPoll, Proxy, ProxyConfig, UpstreamUrl};
 
 /// The argument with which this program is one of the servers.
 pub(crate) const ROLE: &str = "--serve";
@@ -229,9 +229,16 @@ pub(crate) fn serve_role(name: &str, to: SocketAddr) {
     runtime.block_on(async {
         match name {
             "hyper" => pass_through(to).await,
-            "no-rules" => proxy(to, Pack::builder().build().expect("a pack"), 0).await,
-            "built-in" => proxy(to, built_in(), 0).await,
-            "busy-poll" => proxy(to, built_in(), 1).await,
+            "no-rules" => {
+                proxy(
+                    to,
+                    Pack::builder().build().expect("a pack"),
+                    BusyPoll::UnderLoad,
+                )
+                .await
+            }
+            "built-in" => proxy(to, built_in(), BusyPoll::UnderLoad).await,
+            "sleeping" => proxy(to, built_in(), BusyPoll::Never).await,
             _ => panic!("no server has the name {name}"),
         }
     });
@@ -245,12 +252,12 @@ fn built_in() -> Pack {
     builder.build().expect("the built-in packs")
 }
 
-async fn proxy(to: SocketAddr, pack: Pack, busy_poll_threads: usize) {
+async fn proxy(to: SocketAddr, pack: Pack, busy_poll: BusyPoll) {
     let url = UpstreamUrl::parse(&format!("http://{to}")).expect("a URL");
     let mut config = ProxyConfig::default();
     config.mounts.clear();
     config.fallback = Some(url);
-    config.busy_poll_threads = busy_poll_threads;
+    config.busy_poll = busy_poll;
     let proxy = Proxy::bind(config, pack, "127.0.0.1:0")
         .await
         .expect("a proxy");
