@@ -146,11 +146,15 @@ impl WireFormat {
         expected: Option<WireFormat>,
     ) -> Option<WireFormat> {
         let kind = record.text("type");
+        let has = |key| record.get(key).is_some();
+        let is_named_chunk = kind.is_none() && has("choices");
         let kind = kind.as_deref().unwrap_or(event);
         let object = record.text("object").unwrap_or_default();
-        let has = |key| record.get(key).is_some();
         if has("deltas") && has("parts") {
             Some(WireFormat::Compact)
+        } else if is_named_chunk {
+            // Some servers name each event, such as `message`, which is also the type of a message of Anthropic.
+            Some(WireFormat::OpenAiChat)
         } else if expected.is_some() && WireFormat::is_error_alone(kind, record) {
             expected
         } else if let Some(format) = WireFormat::recognize_by_member(event, kind, record) {
