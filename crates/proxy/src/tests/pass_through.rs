@@ -1,5 +1,7 @@
 //! Requests and responses that no rule reads.
 
+use std::time::Duration;
+
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::{Request, Response, StatusCode};
@@ -12,7 +14,7 @@ use super::{
     Http, RunningProxy, ScriptedBody, VERSIONS, client, collected, config, get, no_rules,
     open_server, server, start, within,
 };
-use crate::Proxy;
+use crate::{Mount, Proxy, UpstreamUrl};
 
 #[tokio::test]
 async fn bodies_arrive_byte_for_byte_however_they_are_cut() {
@@ -309,6 +311,23 @@ async fn the_version_of_the_client_is_told_to_the_server() {
         let received = within(upstream.requests.recv()).await.unwrap();
         assert_eq!(received.headers()["via"], via);
     }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_the_handshake_of_tls_is_given_up() {
+    // Connections to it are accepted by the kernel.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", silent.local_addr().unwrap());
+    let mut config = config(silent.local_addr().unwrap(), Http::One);
+    config.mounts = vec![Mount::new("/local", UpstreamUrl::parse(&url).unwrap())];
+    config.limits.connect_time = Duration::from_millis(200);
+    let proxy = start(config, no_rules()).await;
+    let response = client(Http::One).request(get(&proxy.url("/local/x")));
+    let response = within(response).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+    let message = collected(response).await;
+    let message = String::from_utf8_lossy(&message);
+    assert!(message.contains("cannot connect"), "{message}");
 }
 
 #[tokio::test]
