@@ -12,6 +12,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus as ChildStatus};
 use std::sync::Arc;
+#[cfg(unix)]
+use std::task::Poll;
 use std::time::Duration;
 
 use clap::Args;
@@ -434,30 +436,40 @@ fn mount(config: &mut ProxyConfig, name: &str, url: UpstreamUrl) {
 
 /// Listens until a signal. The second one does not wait for requests in progress.
 async fn serve(proxy: Proxy, scheme: &str) -> Result<ExitStatus, CommandError> {
+    // Whoever reads the line may send a signal at once.
+    let (first, also_first) = (stop_signal(), stop_signal());
     print_message(&format_args!("listening on {scheme}://{}", proxy.address()));
     tokio::select! {
-        () = proxy.serve(stop_signal()) => {}
+        () = proxy.serve(first) => {}
         () = async {
-            stop_signal().await;
+            also_first.await;
             stop_signal().await;
         } => {}
     }
     Ok(ExitStatus::Clean)
 }
 
-/// Returns once the process is asked to end.
-async fn stop_signal() {
-    #[cfg(unix)]
-    {
-        let term = tokio::signal::unix::SignalKind::terminate();
-        if let Ok(mut term) = tokio::signal::unix::signal(term) {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = term.recv() => {}
-            }
-            return;
+/// Returns a future that is ready once the process is asked to end. From this call on, a signal does not kill it.
+#[cfg(unix)]
+fn stop_signal() -> impl Future<Output = ()> + Send {
+    use tokio::signal::unix::{SignalKind, signal};
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
+    let mut arrived: Vec<_> = kinds
+        .into_iter()
+        .filter_map(|kind| signal(kind).ok())
+        .collect();
+    std::future::poll_fn(move |cx| {
+        let is_asked = arrived.iter_mut().any(|it| it.poll_recv(cx).is_ready());
+        match is_asked {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
         }
-    }
+    })
+}
+
+/// Returns once the process is asked to end.
+#[cfg(not(unix))]
+async fn stop_signal() {
     tokio::signal::ctrl_c().await.ok();
 }
 

@@ -189,7 +189,8 @@ fn signals_of_other_processes_are_passed_on_to_the_command() {
         let script =
             format!("trap 'exit {code}' {signal}; echo ready; while :; do sleep 0.05; done");
         let mut command = ttsr(&["proxy", "--", "sh", "-c", &script]);
-        let mut proxy = command
+        // In a process group of its own: a terminal of the tests, if there is one, sends it no signal.
+        let mut proxy = std::os::unix::process::CommandExt::process_group(&mut command, 0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -212,6 +213,61 @@ fn signals_of_other_processes_are_passed_on_to_the_command() {
             .unwrap();
         assert_eq!(shown, "ttsr: 0 requests, 0 judged\n", "{signal}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_ignores_the_signals_that_the_proxy_was_told_to_ignore() {
+    // As `nohup` does.
+    let script = "trap '' HUP; exec \"$0\" proxy -- sh -c 'echo ready; read line; exit 3'";
+    let mut proxy = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_ttsr")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(proxy.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let sent = Command::new("kill")
+        .args(["-s", "HUP", &proxy.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(sent.success());
+    // Time in which the signal could be passed on.
+    thread::sleep(std::time::Duration::from_millis(200));
+    proxy.stdin.take().unwrap().write_all(b"\n").ok();
+    assert_eq!(proxy.wait().unwrap().code(), Some(3));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_key_is_not_passed_on_to_a_command_without_files_of_the_terminal() {
+    let folder = Folder::new();
+    let seen = folder.0.join("seen");
+    let seen = seen.to_str().unwrap();
+    let counting = format!("trap 'echo INT >> {seen}' INT; echo ready > {seen}; sleep 2 & wait; wait; wait");
+    let wrapped = format!(
+        "{} proxy -- sh -c \"{counting}\" < /dev/null > /dev/null 2> /dev/null",
+        env!("CARGO_BIN_EXE_ttsr")
+    );
+    // A terminal of its own.
+    let terminal = Command::new("script")
+        .args(["-q", "-e", "-c", &wrapped, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn();
+    let Ok(mut terminal) = terminal else {
+        return ttsr_testing::skip::test("`script` is not installed");
+    };
+    while std::fs::read_to_string(seen).unwrap_or_default() != "ready\n" {
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let mut keys = terminal.stdin.take().unwrap();
+    keys.write_all(b"\x03").unwrap();
+    keys.flush().unwrap();
+    terminal.wait().unwrap();
+    drop(keys);
+    assert_eq!(std::fs::read_to_string(seen).unwrap(), "ready\nINT\n");
 }
 
 #[cfg(unix)]
