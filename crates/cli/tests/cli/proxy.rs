@@ -635,6 +635,7 @@ fn incomplete_and_useless_options_of_tls_are_errors() {
             &["--sessions", "a.jsonl", "--sessions-ca", &certificate],
             "rediss://",
         ),
+        (&["--sessions-ca", &certificate], "rediss://"),
     ] {
         let output = ttsr(&["proxy"]).args(options).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{options:?}: {output:?}");
@@ -749,6 +750,34 @@ fn sessions_that_are_lost_are_told_once() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn two_urls_of_openai_keep_their_servers() {
+    let script = "printf '%s %s' $OPENAI_BASE_URL $OPENAI_API_BASE";
+    for (second, path) in [
+        ("http://127.0.0.1:2/v1/", "/openai-api-base/"),
+        ("http://127.0.0.1:1/v1/", "/openai/v1"),
+    ] {
+        let mut command = ttsr(&["proxy", "--", "sh", "-c", script]);
+        command.env("OPENAI_BASE_URL", "http://127.0.0.1:1/v1");
+        let output = command.env("OPENAI_API_BASE", second).output().unwrap();
+        let urls: Vec<&str> = text(&output.stdout).split(' ').collect();
+        let base = urls[0].strip_suffix("/openai/v1").unwrap();
+        assert_eq!(urls[1], format!("{base}{path}"), "{output:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_service_that_is_switched_off_is_not_warned_of() {
+    for (value, is_on) in [("1", true), ("0", false), ("false", false)] {
+        let mut command = ttsr(&["proxy", "--", "true"]);
+        let output = command.env("CLAUDE_CODE_USE_BEDROCK", value).output();
+        let errors = output.unwrap().stderr;
+        assert_eq!(text(&errors).contains("another service"), is_on, "{value}");
+    }
+}
+
 #[test]
 fn codex_and_opencode_are_told_the_address_in_their_own_way() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -776,6 +805,13 @@ fn codex_and_opencode_are_told_the_address_in_their_own_way() {
         let output = command.output().unwrap();
         for want in wants {
             assert!(text(&output.stdout).contains(want), "{want}: {output:?}");
+        }
+        if name == "codex" {
+            // A key that is empty is none.
+            command.env("OPENAI_API_KEY", "");
+            let output = command.output().unwrap();
+            let of_login = "openai_base_url=\"http://127.0.0.1:";
+            assert!(text(&output.stdout).contains(of_login), "{output:?}");
         }
     }
 }
