@@ -861,6 +861,25 @@ fn packs_are_loaded_again_when_a_pack_that_they_extend_changes() {
     server.prints("packs loaded again");
 }
 
+#[cfg(unix)]
+#[test]
+fn packs_are_loaded_again_when_a_link_to_their_folder_is_replaced() {
+    let folder = Folder::new();
+    let release = |name: &str| {
+        std::fs::create_dir(folder.0.join(name)).unwrap();
+        folder.write(&format!("{name}/t.toml"), PACK);
+        // A link is replaced by a new one, without a moment at which there is none.
+        std::os::unix::fs::symlink(name, folder.0.join("next")).unwrap();
+        std::fs::rename(folder.0.join("next"), folder.0.join("current")).unwrap();
+    };
+    release("one");
+    let mut server = ReloadingProxy::start(&folder, &folder.0.join("current/t.toml"));
+    for name in ["two", "three"] {
+        release(name);
+        server.prints("packs loaded again");
+    }
+}
+
 /// A proxy with a pack of a file, and the lines that it prints.
 #[cfg(unix)]
 struct ReloadingProxy {
