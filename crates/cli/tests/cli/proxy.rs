@@ -245,7 +245,8 @@ fn a_key_is_not_passed_on_to_a_command_without_files_of_the_terminal() {
     let folder = Folder::new();
     let seen = folder.0.join("seen");
     let seen = seen.to_str().unwrap();
-    let counting = format!("trap 'echo INT >> {seen}' INT; echo ready > {seen}; sleep 2 & wait; wait; wait");
+    let counting =
+        format!("trap 'echo INT >> {seen}' INT; echo ready > {seen}; sleep 2 & wait; wait; wait");
     let wrapped = format!(
         "{} proxy -- sh -c \"{counting}\" < /dev/null > /dev/null 2> /dev/null",
         env!("CARGO_BIN_EXE_ttsr")
