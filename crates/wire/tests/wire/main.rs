@@ -1206,6 +1206,24 @@ fn every_call_and_every_output_of_responses_is_read() {
 }
 
 #[test]
+fn calls_that_gemini_makes_itself_are_read() {
+    let parts = r#"{"toolCall":{"id":"s","toolType":"GOOGLE_SEARCH_WEB","args":{"queries":["owl"]}}},{"toolResponse":{"id":"s","toolType":"GOOGLE_SEARCH_WEB","response":{"text":"hoot"}}}"#;
+    let body = format!(
+        r#"{{"candidates":[{{"content":{{"role":"model","parts":[{parts}]}},"finishReason":"STOP"}}]}}"#
+    );
+    let tool = Some("GOOGLE_SEARCH_WEB".to_owned());
+    let found = streams(&read_whole(body.as_bytes()));
+    let inputs = found[0].parts.iter();
+    let mut inputs = inputs.filter(|part| part.channel == Channel::ToolInput);
+    let call = inputs.next().unwrap();
+    assert_eq!(call.bytes, br#"{"queries":["owl"]}"#);
+    assert_eq!(call.tool, tool);
+    let output = (tool, Some(ToolOutcome::Ok), "hoot".to_owned());
+    assert_eq!(outputs(&body), [output]);
+    assert_eq!(found[0].unscanned_bytes(), 0);
+}
+
+#[test]
 fn the_outcome_of_a_tool_call_is_read_from_every_format_that_tells_it() {
     let (ok, error) = (Some(ToolOutcome::Ok), Some(ToolOutcome::Error));
     let anthropic = |block: &str| {
