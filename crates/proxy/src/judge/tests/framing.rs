@@ -94,6 +94,28 @@ fn the_name_of_an_event_does_not_hide_the_chunk_in_it() {
 }
 
 #[test]
+fn a_ping_before_a_reply_does_not_decide_its_format() {
+    for api in every_api() {
+        for ping in ["event: ping\ndata: {}\n\n", "data: {\"type\":\"ping\"}\n\n"] {
+            for (text, is_blocked) in [("fine", false), ("forbidden", true)] {
+                let reply = stream(api, &[Piece::Text(&[text])]);
+                // Ollama streams lines, which are no event stream.
+                if !reply.contains("data: ") {
+                    continue;
+                }
+                let body = format!("{ping}{reply}");
+                let (sent, was_blocked) = as_events(api, &body, 7);
+                assert!(!sent.contains("not of the API"), "{api:?} {sent}");
+                assert_eq!((sent == body, was_blocked), (!is_blocked, is_blocked));
+            }
+        }
+    }
+    let hidden = r#"{"type":"ping","delta":{"text":"forbidden"}}"#;
+    let (sent, was_blocked) = as_events(OpenAiChat, &format!("data: {hidden}\n\n"), 99);
+    assert!(was_blocked && !sent.contains("forbidden"), "{sent}");
+}
+
+#[test]
 fn a_document_in_parts_counts_as_held() {
     let settings = JudgeSettings {
         held_bytes: 64,
