@@ -12,6 +12,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus as ChildStatus};
 use std::sync::Arc;
+#[cfg(unix)]
+use std::task::Poll;
 use std::time::Duration;
 
 use clap::Args;
@@ -197,12 +199,21 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
             Some((program, arguments)) => {
                 let base = format!("http://{}", proxy.address());
                 let mut command = clients::command_of(program, arguments, &base, suffix)?;
-                if let Some((name, _)) = of_environment(&clients::ELSEWHERE) {
+                let elsewhere = clients::ELSEWHERE.iter().find(|name| {
+                    of_environment(&[name]).is_some_and(|(_, value)| clients::is_on(&value))
+                });
+                if let Some(name) = elsewhere {
                     print_message(&format_args!(
                         "{name} is set: requests of Claude Code go to another service, and not through this proxy"
                     ));
                 }
                 command.env(ANTHROPIC, format!("{base}/anthropic"));
+                for name in OPENAI {
+                    let is_other = second_openai().is_some_and(|(other, _)| other == name);
+                    if !is_other {
+                        command.env(name, format!("{base}/openai{suffix}"));
+                    }
+                }
                 for (name, url) in other_urls() {
                     match UpstreamUrl::parse(&url) {
                         Ok(_) => drop(command.env(name, clients::proxied_url(&base, name, &url))),
@@ -210,9 +221,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
                             "{name} is not replaced, and requests to it do not go through this proxy: {error}"
                         )),
                     }
-                }
-                for name in OPENAI {
-                    command.env(name, format!("{base}/openai{suffix}"));
                 }
                 serve_command(proxy, command, program).await
             }
@@ -277,15 +285,21 @@ fn config(
         ..ProxyConfig::default()
     };
     settings.apply(&mut config)?;
-    if let Some(place) = options.sessions.as_ref().or(settings.sessions.as_ref()) {
-        let authorities = options
-            .sessions_ca
-            .as_ref()
-            .or(settings.sessions_ca.as_ref());
+    let authorities = options
+        .sessions_ca
+        .as_ref()
+        .or(settings.sessions_ca.as_ref());
+    let place = options.sessions.as_ref().or(settings.sessions.as_ref());
+    if place.is_none() && authorities.is_some() {
+        return Err(CommandError::Message(NO_USE_OF_AUTHORITIES.to_owned()));
+    }
+    if let Some(place) = place {
         let authorities = authorities.map(|path| read(path)).transpose()?;
         let store = session_store(place, authorities.as_deref());
         let store = store.map_err(|error| message(&error))?;
-        config.sessions = Arc::new(ReportedStore::new(store, options.fail_open));
+        // Requests without their sessions pass with both.
+        let passes = options.fail_open || options.dry_run;
+        config.sessions = Arc::new(ReportedStore::new(store, passes));
     }
     let mut suffix = "/v1";
     if is_wrapping {
@@ -382,6 +396,9 @@ fn log(path: Option<&PathBuf>) -> Result<Option<EventLog>, CommandError> {
 const SESSIONS: usize = 4096;
 const SESSION_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
+const NO_USE_OF_AUTHORITIES: &str =
+    "--sessions-ca is of use only with a store whose URL begins with rediss://";
+
 fn session_store(
     place: &str,
     authorities: Option<&[u8]>,
@@ -398,8 +415,7 @@ fn session_store(
         ));
     }
     if authorities.is_some() {
-        let message = "--sessions-ca is of use only with a store whose URL begins with rediss://";
-        return Err(SessionError::new(message));
+        return Err(SessionError::new(NO_USE_OF_AUTHORITIES));
     }
     let store = JournalStore::open(Path::new(place), SESSIONS, SESSION_TIME)?;
     Ok(Arc::new(store))
@@ -414,7 +430,18 @@ fn of_environment<'n>(names: &[&'n str]) -> Option<(&'n str, String)> {
 /// Returns the other variables with the base URL of an API that are set.
 fn other_urls() -> impl Iterator<Item = (&'static str, String)> {
     let names = clients::OTHER_URLS.iter();
-    names.filter_map(|name| of_environment(&[name]))
+    names
+        .filter_map(|name| of_environment(&[name]))
+        .chain(second_openai())
+}
+
+/// Returns the second variable of OpenAI's API if it has another URL than the first one. The keys of its clients must not be
+/// sent to the server of the first one.
+fn second_openai() -> Option<(&'static str, String)> {
+    let [first, second] = OPENAI.map(|name| of_environment(&[name]));
+    let (first, second) = (first?.1, second?);
+    let plain = |url: &str| url.trim_end_matches('/').to_owned();
+    (plain(&first) != plain(&second.1)).then_some(second)
 }
 
 fn parsed(name: &str, url: &str) -> Result<UpstreamUrl, CommandError> {
@@ -433,30 +460,40 @@ fn mount(config: &mut ProxyConfig, name: &str, url: UpstreamUrl) {
 
 /// Listens until a signal. The second one does not wait for requests in progress.
 async fn serve(proxy: Proxy, scheme: &str) -> Result<ExitStatus, CommandError> {
+    // Whoever reads the line may send a signal at once.
+    let (first, also_first) = (stop_signal(), stop_signal());
     print_message(&format_args!("listening on {scheme}://{}", proxy.address()));
     tokio::select! {
-        () = proxy.serve(stop_signal()) => {}
+        () = proxy.serve(first) => {}
         () = async {
-            stop_signal().await;
+            also_first.await;
             stop_signal().await;
         } => {}
     }
     Ok(ExitStatus::Clean)
 }
 
-/// Returns once the process is asked to end.
-async fn stop_signal() {
-    #[cfg(unix)]
-    {
-        let term = tokio::signal::unix::SignalKind::terminate();
-        if let Ok(mut term) = tokio::signal::unix::signal(term) {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = term.recv() => {}
-            }
-            return;
+/// Returns a future that is ready once the process is asked to end. From this call on, a signal does not kill it.
+#[cfg(unix)]
+fn stop_signal() -> impl Future<Output = ()> + Send {
+    use tokio::signal::unix::{SignalKind, signal};
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
+    let mut arrived: Vec<_> = kinds
+        .into_iter()
+        .filter_map(|kind| signal(kind).ok())
+        .collect();
+    std::future::poll_fn(move |cx| {
+        let is_asked = arrived.iter_mut().any(|it| it.poll_recv(cx).is_ready());
+        match is_asked {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
         }
-    }
+    })
+}
+
+/// Returns once the process is asked to end.
+#[cfg(not(unix))]
+async fn stop_signal() {
     tokio::signal::ctrl_c().await.ok();
 }
 

@@ -186,6 +186,8 @@ fn posted(segments: &[&str]) -> Option<ModelApi> {
         ]
         | [.., "retrieveandgenerate" | "retrieveandgeneratestream"]
         | [.., "conversations", _, "items"]
+        // Agents that the provider runs.
+        | [.., "sessions", _, "events"]
         | [.., "threads", "runs"]
         | [.., "threads", _, "runs"]
         | [.., "threads", _, "runs", _, "submit_tool_outputs"] => ModelApi::Unjudged,
@@ -252,7 +254,10 @@ fn fetched(segments: &[&str]) -> Option<ModelApi> {
         | [.., "messages", "batches", _, "results"]
         | [.., "conversations", _, "items"]
         | [.., "conversations", _, "items", _]
-        | [.., "threads", _, "messages"]
+        | [.., "sessions", _, "events"]
+        | [.., "sessions", _, "events", "stream"]
+        | [.., "sessions", _, "threads", _, "events" | "stream"]
+        | [.., "threads", _, "items" | "messages"]
         | [.., "threads", _, "messages", _]
         | [.., "threads", _, "runs", _, "steps"]
         | [.., "threads", _, "runs", _, "steps", _]
@@ -345,6 +350,11 @@ mod tests {
             ("POST", "/v2/chat", Some(Unjudged)),
             ("POST", "/v1beta/interactions", Some(Unjudged)),
             ("POST", "/v1/threads/t/runs", Some(Unjudged)),
+            ("POST", "/v1/sessions/s/events", Some(Unjudged)),
+            ("GET", "/v1/sessions/s/events/stream", Some(Unjudged)),
+            ("GET", "/v1/sessions/s/threads/t/stream", Some(Unjudged)),
+            ("GET", "/v1/sessions/s", None),
+            ("GET", "/v1/chatkit/threads/t/items", Some(Unjudged)),
             ("GET", "/v1/chat/completions", Some(Unjudged)),
             ("GET", "/v1/messages/batches/b/results", Some(Unjudged)),
             ("GET", "/v1/messages/batches/b", None),

@@ -277,7 +277,7 @@ impl ProxyService {
         let uri = route.upstream.join(route.rest);
         let not_joined = "the path cannot be joined to the server's";
         let uri = uri.map_err(|_| (StatusCode::BAD_REQUEST, not_joined))?;
-        if route.api == Some(ModelApi::Unjudged) && !self.config.fail_open {
+        if route.api == Some(ModelApi::Unjudged) && !self.passes_unread() {
             let message = "rules cannot judge the replies of this API; --fail-open passes them";
             return Err((StatusCode::BAD_REQUEST, message));
         }
@@ -293,7 +293,7 @@ impl ProxyService {
         })
     }
 
-    /// Returns true if a request that cannot be read is sent.
+    /// Returns true if what cannot be judged passes.
     fn passes_unread(&self) -> bool {
         self.config.fail_open || self.config.mode == Mode::Shadow
     }
@@ -422,7 +422,7 @@ impl ProxyService {
             Ok(judged) => (judged, Some(key)),
             Err(error) => {
                 account.session_lost(&error);
-                if !self.config.fail_open {
+                if !is_passed {
                     let message = format!("the session cannot be kept: {error}");
                     return Err(fail(account, &message));
                 }
@@ -456,7 +456,7 @@ impl ProxyService {
     ) -> Result<ResponseBody, ErrorAnswer> {
         let mut settings = JudgeSettings::new(&self.config);
         if is_encoded(headers) {
-            let is_passed = self.config.fail_open || self.config.mode == Mode::Shadow;
+            let is_passed = self.passes_unread();
             let report = ReplyReport {
                 is_unreadable: true,
                 is_blocked: !is_passed,

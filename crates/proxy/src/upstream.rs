@@ -1,6 +1,9 @@
 //! Connections to servers, over TCP or TLS, in HTTP/1.1 or HTTP/2.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http_body_util::LengthLimitError;
@@ -15,23 +18,53 @@ use rustls_native_certs::load_native_certs;
 use tokio::time::timeout;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tower_service::Service;
 
-use crate::body::RequestBody;
+use crate::body::{BodyError, RequestBody};
 use crate::config::{ProxyLimits, UpstreamUrl};
 use crate::driver::{DriverExecutor, DriverLink, LinkingConnector, UpstreamBody};
 use crate::error::ProxyError;
 use crate::headers::{detached, remove_hop_by_hop};
 
 type PooledClient<C> = Client<C, RequestBody>;
+type TlsConnector = TimedConnector<HttpsConnector<HttpConnector>>;
 
 /// The clients of all servers. Connections are kept open and used again.
 pub(crate) struct UpstreamClients {
     /// Speaks HTTP/2 where TLS negotiates it.
-    negotiating: PooledClient<LinkingConnector<HttpsConnector<HttpConnector>>>,
+    negotiating: PooledClient<LinkingConnector<TlsConnector>>,
     /// Speaks only HTTP/2.
-    http2: PooledClient<HttpsConnector<HttpConnector>>,
+    http2: PooledClient<TlsConnector>,
     /// Speaks HTTP/1.1 without TLS: its connections have no room for the state of TLS.
-    plain: PooledClient<LinkingConnector<HttpConnector>>,
+    plain: PooledClient<LinkingConnector<TimedConnector<HttpConnector>>>,
+}
+
+/// A connector that fails if the connection is not complete in a time. The connect timeout of hyper is that of TCP alone,
+/// without the look-up of the name and the handshake of TLS.
+#[derive(Clone)]
+struct TimedConnector<C> {
+    connector: C,
+    time: Duration,
+}
+
+impl<C> Service<Uri> for TimedConnector<C>
+where
+    C: Service<Uri>,
+    C::Future: Send + 'static,
+    C::Error: Into<BodyError>,
+{
+    type Response = C::Response;
+    type Error = BodyError;
+    type Future = Pin<Box<dyn Future<Output = Result<C::Response, BodyError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        self.connector.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        let connecting = timeout(self.time, self.connector.call(to));
+        Box::pin(async move { connecting.await?.map_err(Into::into) })
+    }
 }
 
 impl UpstreamClients {
@@ -57,6 +90,17 @@ impl UpstreamClients {
             .https_or_http()
             .enable_all_versions()
             .wrap_connector(tcp.clone());
+        let time = limits.connect_time;
+        let (tcp, https) = (
+            TimedConnector {
+                connector: tcp,
+                time,
+            },
+            TimedConnector {
+                connector: https,
+                time,
+            },
+        );
         let mut builder = Client::builder(DriverExecutor);
         builder
             .timer(TokioTimer::new())

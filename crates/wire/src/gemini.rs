@@ -60,7 +60,7 @@ const GROUNDING_METADATA: [&str; 4] = [
 ];
 
 /// The same for a part.
-const PART: [&str; 10] = [
+const PART: [&str; 12] = [
     "inlineData",
     "fileData",
     "videoMetadata",
@@ -71,6 +71,8 @@ const PART: [&str; 10] = [
     "executableCode",
     "functionResponse",
     "codeExecutionResult",
+    "toolCall",
+    "toolResponse",
 ];
 
 #[derive(Debug)]
@@ -241,8 +243,13 @@ fn read_part(
     if let Some(result) = part.get("codeExecutionResult") {
         execution_result(reply, state, candidate, result, on);
     }
-    if let Some(answer) = part.get("functionResponse") {
-        function_response(reply, state, candidate, answer, on);
+    if let Some(call) = part.get("toolCall") {
+        server_call(reply, state, candidate, call, on);
+    }
+    for name in ["functionResponse", "toolResponse"] {
+        if let Some(answer) = part.get(name) {
+            tool_response(reply, state, candidate, (name, answer), on);
+        }
     }
     reply.count_unread(part, &PART, "candidates[].content.parts[]", on);
 }
@@ -352,16 +359,39 @@ fn execution_result(
     reply.count_unread(result, &read, "codeExecutionResult", on);
 }
 
-/// Reads the output of a function, which the API defines as an object with any members; `error` says that it failed. A
-/// single string is read as it is, any other object as JSON.
-fn function_response(
+/// Reads a call that the provider itself makes, such as a search.
+fn server_call(
     reply: &mut ReplyEmitter,
     state: &mut GeminiReply,
     candidate: u64,
-    answer: &JsonValue<'_>,
+    call: &JsonValue<'_>,
     on: EventSink<'_>,
 ) {
-    let (tool, id) = (answer.text("name"), answer.text("id"));
+    let (tool, id) = (call.text("toolType"), call.text("id"));
+    let key = state.next_call(candidate);
+    let spec = PartSpec {
+        tool: tool.as_deref(),
+        call: id.as_deref(),
+        ..PartSpec::new(&key, &key, Channel::ToolInput)
+    };
+    if let Some(args) = call.get("args") {
+        reply.push_whole(spec, args.string().unwrap_or(args.raw()), on);
+        reply.end(&key, on);
+    }
+    reply.count_unread(call, &["toolType", "args"], "toolCall", on);
+}
+
+/// Reads the output of a function or of a tool of the provider, which the API defines as an object with any members;
+/// `error` says that it failed. A single string is read as it is, any other object as JSON.
+fn tool_response(
+    reply: &mut ReplyEmitter,
+    state: &mut GeminiReply,
+    candidate: u64,
+    (name, answer): (&str, &JsonValue<'_>),
+    on: EventSink<'_>,
+) {
+    let tool = answer.text("name").or(answer.text("toolType"));
+    let id = answer.text("id");
     let key = state.next_output(candidate);
     let spec = PartSpec {
         tool: tool.as_deref(),
@@ -380,8 +410,8 @@ fn function_response(
         };
         reply.push_output(spec, outcome, output.unwrap_or(response.raw()), on);
     }
-    let read = ["name", "response", "willContinue", "scheduling"];
-    reply.count_unread(answer, &read, "functionResponse", on);
+    let read = ["name", "toolType", "response", "willContinue", "scheduling"];
+    reply.count_unread(answer, &read, name, on);
 }
 
 impl GeminiReply {

@@ -139,19 +139,23 @@ impl WireFormat {
     }
 
     /// Returns the format that `record` belongs to. `event` is the `event` field of server-sent events.
-    /// An error alone is of the format `expected`, if there is one.
+    /// An error or a ping alone is of the format `expected`, if there is one.
     fn recognize(
         event: &str,
         record: &JsonValue<'_>,
         expected: Option<WireFormat>,
     ) -> Option<WireFormat> {
         let kind = record.text("type");
+        let has = |key| record.get(key).is_some();
+        let is_named_chunk = kind.is_none() && has("choices");
         let kind = kind.as_deref().unwrap_or(event);
         let object = record.text("object").unwrap_or_default();
-        let has = |key| record.get(key).is_some();
         if has("deltas") && has("parts") {
             Some(WireFormat::Compact)
-        } else if expected.is_some() && WireFormat::is_error_alone(kind, record) {
+        } else if is_named_chunk {
+            // Some servers name each event, such as `message`, which is also the type of a message of Anthropic.
+            Some(WireFormat::OpenAiChat)
+        } else if expected.is_some() && WireFormat::has_no_reply(kind, record) {
             expected
         } else if let Some(format) = WireFormat::recognize_by_member(event, kind, record) {
             Some(format)
@@ -175,10 +179,11 @@ impl WireFormat {
         }
     }
 
-    /// Returns true if the record is an error and has nothing of a reply.
-    fn is_error_alone(kind: &str, record: &JsonValue<'_>) -> bool {
+    /// Returns true if the record is an error, or a ping, which servers of several APIs send, and has nothing of a reply.
+    fn has_no_reply(kind: &str, record: &JsonValue<'_>) -> bool {
         let has = |key: &str| record.get(key).is_some();
         let is_error = kind == "error" || has("error") || record.bytes("object") == Some(b"error");
+        let is_known = is_error || kind == "ping";
         let content = [
             "choices",
             "candidates",
@@ -188,7 +193,7 @@ impl WireFormat {
             "response",
         ];
         let has_message = record.get("message").is_some_and(JsonValue::is_object);
-        is_error && !has_message && !content.into_iter().any(has)
+        is_known && !has_message && !content.into_iter().any(has)
     }
 
     /// Recognises the formats that have a member or a kind that no other format has.

@@ -105,7 +105,7 @@ pub(super) const RESPONSE_OBJECTS: [&str; 2] = ["response", "response.compaction
 const INPUTS: [&str; 5] = ["arguments", "input", "code", "diff", "revised_prompt"];
 
 /// Members of an item that hold a tool's input as JSON.
-const OBJECTS: [&str; 3] = ["action", "operation", "queries"];
+const OBJECTS: [&str; 4] = ["action", "actions", "operation", "queries"];
 
 /// Members of an item that hold what a tool of the provider returned.
 const OUTPUTS: [&str; 6] = ["results", "outputs", "output", "tools", "error", "title"];
@@ -114,7 +114,7 @@ const OUTPUTS: [&str; 6] = ["results", "outputs", "output", "tools", "error", "t
 const IMAGE: [&str; 4] = ["background", "output_format", "quality", "size"];
 
 /// All members of an item that are read or are known metadata.
-const ITEM: [&str; 28] = [
+const ITEM: [&str; 29] = [
     "results",
     "outputs",
     "output",
@@ -140,6 +140,7 @@ const ITEM: [&str; 28] = [
     "diff",
     "revised_prompt",
     "action",
+    "actions",
     "operation",
     "queries",
     "encrypted_content",
@@ -384,6 +385,15 @@ fn read_event(
             }
             reply.count_unread(record, &["part"], event, on);
         }
+        // What a shell of the provider prints: in pieces, and whole.
+        ("shell_call_output_content.delta" | "shell_call_output_content.done", _) => {
+            for member in ["delta", "output"] {
+                if let Some(value) = record.get(member) {
+                    tool_strings(reply, items, at, "output", value, on);
+                }
+            }
+            reply.count_unread(record, &["delta", "output", "obfuscation"], event, on);
+        }
         // Audio in base64 has no text to scan.
         ("audio.delta" | "output_audio.delta", _) => {
             reply.count_unread(record, &["obfuscation"], event, on)
@@ -490,6 +500,13 @@ fn read_item(
         if let Some(value) = item.get(member) {
             tool_strings(reply, items, at, member, value, on);
         }
+    }
+    // That of an image is its bytes.
+    if let Some(value) = item
+        .get("result")
+        .filter(|_| kind != "image_generation_call")
+    {
+        tool_strings(reply, items, at, "result", value, on);
     }
     if done && !std::mem::replace(&mut items.list[at].counted, true) {
         reply.count_unread(item, &ITEM, &kind, on);

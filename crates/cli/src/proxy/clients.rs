@@ -49,6 +49,12 @@ pub(super) const ELSEWHERE: [&str; 3] = [
     "CLAUDE_CODE_USE_FOUNDRY",
 ];
 
+/// Returns true if the value of such a variable does not switch it off.
+pub(super) fn is_on(value: &str) -> bool {
+    let value = value.trim().to_ascii_lowercase();
+    !matches!(&*value, "0" | "false" | "no" | "off")
+}
+
 /// Returns the name of the mount for the URL of a variable.
 pub(super) fn mount_name(variable: &str) -> String {
     variable.to_ascii_lowercase().replace('_', "-")
@@ -78,14 +84,15 @@ pub(super) fn command_of(
     let mut command = Command::new(program);
     command.env(GEMINI, format!("{base}/gemini"));
     // The proxy that the user has for other servers cannot reach an address of this machine.
-    for name in NO_PROXY {
-        let known = NO_PROXY.iter().find_map(|name| std::env::var(name).ok());
-        command.env(name, without_proxy(known.as_deref()));
+    let known = NO_PROXY.map(|name| std::env::var(name).ok());
+    for (name, hosts) in NO_PROXY.iter().zip(hosts_without_proxy(known)) {
+        command.env(name, hosts);
     }
     let name = Path::new(program).file_stem().and_then(OsStr::to_str);
     match name {
         Some("codex") => {
-            let has_key = std::env::var_os("OPENAI_API_KEY").is_some();
+            let key = std::env::var_os("OPENAI_API_KEY");
+            let has_key = key.is_some_and(|key| !key.is_empty());
             for setting in codex_settings(&format!("{base}/openai{openai}"), has_key) {
                 command.arg("-c").arg(setting);
             }
@@ -100,6 +107,16 @@ pub(super) fn command_of(
     }
     command.args(arguments);
     Ok(command)
+}
+
+/// Returns the values of both variables. Clients read one or the other, so one that is not set has the hosts of the other.
+fn hosts_without_proxy(known: [Option<String>; 2]) -> [String; 2] {
+    let [upper, lower] = &known;
+    [
+        upper.as_ref().or(lower.as_ref()),
+        lower.as_ref().or(upper.as_ref()),
+    ]
+    .map(|known| without_proxy(known.map(String::as_str)))
 }
 
 /// Returns the hosts that a client reaches without a proxy: those that are known, and this machine.
@@ -208,5 +225,12 @@ mod tests {
             without_proxy(Some("a.example")),
             format!("a.example,{LOOPBACK}")
         );
+        let given = |upper: Option<&str>, lower: Option<&str>| {
+            hosts_without_proxy([upper, lower].map(|it| it.map(str::to_owned)))
+        };
+        let with = |hosts: &str| format!("{hosts},{LOOPBACK}");
+        assert_eq!(given(Some("a"), Some("b")), [with("a"), with("b")]);
+        assert_eq!(given(None, Some("b")), [with("b"), with("b")]);
+        assert_eq!(given(Some("a"), None), [with("a"), with("a")]);
     }
 }

@@ -1,6 +1,6 @@
 //! Loads the packs again when their files change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -41,6 +41,8 @@ pub(super) struct WatchedPacks {
     named: Vec<PathBuf>,
     /// The absolute paths on which the last load depends.
     paths: Vec<PathBuf>,
+    /// The symbolic links through which these paths lead: one that is replaced leads to other packs.
+    links: BTreeSet<PathBuf>,
     watcher: RecommendedWatcher,
     watched: BTreeMap<PathBuf, RecursiveMode>,
     sender: Sender<PackMessage>,
@@ -74,6 +76,7 @@ impl WatchedPacks {
         let watcher = watcher_of(sender.clone()).map_err(|error| unwatched(&error))?;
         let mut watched = WatchedPacks {
             packs: packs.clone(),
+            links: links_of(&named),
             paths: named.clone(),
             named,
             watcher,
@@ -96,6 +99,7 @@ impl WatchedPacks {
                 .iter()
                 .filter_map(|path| std::path::absolute(path).ok());
             self.paths = absolute.collect();
+            self.links = links_of(&self.paths);
             loads += 1;
             if !self.watch()? || loads == LOADS {
                 return pack;
@@ -138,7 +142,7 @@ impl WatchedPacks {
 
     /// Watches every path on which the packs depend. Returns true if one was not watched before.
     fn watch(&mut self) -> Result<bool, CommandError> {
-        let wanted = places(&self.paths);
+        let mut wanted = places(&self.paths);
         for place in self.watched.keys().filter(|it| !wanted.contains_key(*it)) {
             // It may have been removed.
             self.watcher.unwatch(place).ok();
@@ -148,6 +152,13 @@ impl WatchedPacks {
             match self.watcher.watch(place, *mode) {
                 Err(error) if place.exists() => return Err(unwatched(&error)),
                 Ok(()) | Err(_) => {}
+            }
+        }
+        for folder in self.links.iter().filter_map(|link| link.parent()) {
+            let mode = RecursiveMode::NonRecursive;
+            // A folder above the packs may be one that this user cannot read.
+            if !wanted.contains_key(folder) && self.watcher.watch(folder, mode).is_ok() {
+                wanted.insert(folder.to_owned(), mode);
             }
         }
         let is_new = |(place, mode)| self.watched.get(place) != Some(mode);
@@ -183,7 +194,8 @@ impl WatchedPacks {
     /// Returns true if the packs depend on a path, on something below it or on a folder that contains it.
     fn depends_on(&self, changed: &Path) -> bool {
         let mut paths = self.paths.iter();
-        paths.any(|path| changed.starts_with(path) || path.starts_with(changed))
+        let is_below = |path: &PathBuf| changed.starts_with(path) || path.starts_with(changed);
+        paths.any(is_below) || self.links.contains(changed)
     }
 }
 
@@ -204,6 +216,37 @@ fn places(paths: &[PathBuf]) -> BTreeMap<PathBuf, RecursiveMode> {
         }
     }
     places
+}
+
+/// The most links on the way to a path, as many as Linux follows.
+const LINKS: usize = 40;
+
+/// Returns the symbolic links on the way to the paths.
+fn links_of(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let mut links = BTreeSet::new();
+    for path in paths {
+        let mut path = path.clone();
+        // The first link on the way leads to another path, which may have links as well.
+        for _ in 0..LINKS {
+            let mut ways: Vec<&Path> = path.ancestors().collect();
+            ways.reverse();
+            let found = ways
+                .iter()
+                .find_map(|way| Some((way.to_path_buf(), way.read_link().ok()?)));
+            let Some((link, target)) = found else {
+                break;
+            };
+            let rest = path.strip_prefix(&link).unwrap_or(Path::new(""));
+            let target = link.parent().unwrap_or(&link).join(target);
+            let next = match rest.as_os_str().is_empty() {
+                true => target,
+                false => target.join(rest),
+            };
+            links.insert(link);
+            path = next;
+        }
+    }
+    links
 }
 
 fn watcher_of(sender: Sender<PackMessage>) -> notify::Result<RecommendedWatcher> {

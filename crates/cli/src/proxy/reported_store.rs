@@ -12,17 +12,17 @@ use crate::output::print_message;
 pub(super) struct ReportedStore {
     store: Arc<dyn SessionStore>,
     /// True if requests pass without their sessions.
-    fail_open: bool,
+    passes: bool,
     /// True if the last use of its kind failed. A file on a full disk can be read, and not written.
     cannot_load: AtomicBool,
     cannot_save: AtomicBool,
 }
 
 impl ReportedStore {
-    pub(super) fn new(store: Arc<dyn SessionStore>, fail_open: bool) -> ReportedStore {
+    pub(super) fn new(store: Arc<dyn SessionStore>, passes: bool) -> ReportedStore {
         ReportedStore {
             store,
-            fail_open,
+            passes,
             cannot_load: AtomicBool::new(false),
             cannot_save: AtomicBool::new(false),
         }
@@ -38,7 +38,7 @@ impl ReportedStore {
         match (&used, was_lost, self.is_lost()) {
             (Err(error), false, _) => print_message(&format_args!(
                 "sessions are lost: {error}. {} until they are back",
-                match self.fail_open {
+                match self.passes {
                     true => "Requests are judged without them",
                     false => "Requests are refused",
                 }

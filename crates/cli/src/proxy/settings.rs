@@ -125,6 +125,9 @@ struct LimitSettings {
     drain_seconds: Option<u64>,
 }
 
+/// The longest time of a bound, in seconds: a point of time that is far later cannot be represented.
+const LONGEST: u64 = u32::MAX as u64;
+
 impl ProxySettings {
     /// Reads the file, or `ttsr.toml` in the current folder if that exists.
     pub(super) fn read(file: Option<&Path>) -> Result<ProxySettings, CommandError> {
@@ -221,6 +224,7 @@ impl LimitSettings {
             (self.hold_seconds, &mut limits.hold_time),
             (self.drain_seconds, &mut limits.drain_time),
         ] {
+            let seconds = seconds.map(|seconds| seconds.min(LONGEST));
             set(seconds.map(Duration::from_secs), limit);
         }
     }
@@ -272,6 +276,13 @@ mod tests {
         assert_eq!(config.limits.buffered_bytes, 4096);
         assert_eq!(config.limits.hold_time, Duration::from_secs(7));
         assert_eq!(config.limits.requests, ProxyLimits::default().requests);
+        let long = ProxySettings::parse("[proxy.limits]\nhold-seconds = 9223372036854775807");
+        long.unwrap().apply(&mut config).ok().unwrap();
+        assert!(
+            std::time::Instant::now()
+                .checked_add(config.limits.hold_time)
+                .is_some()
+        );
         for text in [
             "[proxy]\nport = 1",
             "[proxies]\n",

@@ -189,7 +189,8 @@ fn signals_of_other_processes_are_passed_on_to_the_command() {
         let script =
             format!("trap 'exit {code}' {signal}; echo ready; while :; do sleep 0.05; done");
         let mut command = ttsr(&["proxy", "--", "sh", "-c", &script]);
-        let mut proxy = command
+        // In a process group of its own: a terminal of the tests, if there is one, sends it no signal.
+        let mut proxy = std::os::unix::process::CommandExt::process_group(&mut command, 0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -212,6 +213,62 @@ fn signals_of_other_processes_are_passed_on_to_the_command() {
             .unwrap();
         assert_eq!(shown, "ttsr: 0 requests, 0 judged\n", "{signal}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_ignores_the_signals_that_the_proxy_was_told_to_ignore() {
+    // As `nohup` does.
+    let script = "trap '' HUP; exec \"$0\" proxy -- sh -c 'echo ready; read line; exit 3'";
+    let mut proxy = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_ttsr")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(proxy.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let sent = Command::new("kill")
+        .args(["-s", "HUP", &proxy.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(sent.success());
+    // Time in which the signal could be passed on.
+    thread::sleep(std::time::Duration::from_millis(200));
+    proxy.stdin.take().unwrap().write_all(b"\n").ok();
+    assert_eq!(proxy.wait().unwrap().code(), Some(3));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_key_is_not_passed_on_to_a_command_without_files_of_the_terminal() {
+    let folder = Folder::new();
+    let seen = folder.0.join("seen");
+    let seen = seen.to_str().unwrap();
+    let counting =
+        format!("trap 'echo INT >> {seen}' INT; echo ready > {seen}; sleep 2 & wait; wait; wait");
+    let wrapped = format!(
+        "{} proxy -- sh -c \"{counting}\" < /dev/null > /dev/null 2> /dev/null",
+        env!("CARGO_BIN_EXE_ttsr")
+    );
+    // A terminal of its own.
+    let terminal = Command::new("script")
+        .args(["-q", "-e", "-c", &wrapped, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn();
+    let Ok(mut terminal) = terminal else {
+        return ttsr_testing::skip::test("`script` is not installed");
+    };
+    while std::fs::read_to_string(seen).unwrap_or_default() != "ready\n" {
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let mut keys = terminal.stdin.take().unwrap();
+    keys.write_all(b"\x03").unwrap();
+    keys.flush().unwrap();
+    terminal.wait().unwrap();
+    drop(keys);
+    assert_eq!(std::fs::read_to_string(seen).unwrap(), "ready\nINT\n");
 }
 
 #[cfg(unix)]
@@ -579,6 +636,7 @@ fn incomplete_and_useless_options_of_tls_are_errors() {
             &["--sessions", "a.jsonl", "--sessions-ca", &certificate],
             "rediss://",
         ),
+        (&["--sessions-ca", &certificate], "rediss://"),
     ] {
         let output = ttsr(&["proxy"]).args(options).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{options:?}: {output:?}");
@@ -693,6 +751,34 @@ fn sessions_that_are_lost_are_told_once() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn two_urls_of_openai_keep_their_servers() {
+    let script = "printf '%s %s' $OPENAI_BASE_URL $OPENAI_API_BASE";
+    for (second, path) in [
+        ("http://127.0.0.1:2/v1/", "/openai-api-base/"),
+        ("http://127.0.0.1:1/v1/", "/openai/v1"),
+    ] {
+        let mut command = ttsr(&["proxy", "--", "sh", "-c", script]);
+        command.env("OPENAI_BASE_URL", "http://127.0.0.1:1/v1");
+        let output = command.env("OPENAI_API_BASE", second).output().unwrap();
+        let urls: Vec<&str> = text(&output.stdout).split(' ').collect();
+        let base = urls[0].strip_suffix("/openai/v1").unwrap();
+        assert_eq!(urls[1], format!("{base}{path}"), "{output:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_service_that_is_switched_off_is_not_warned_of() {
+    for (value, is_on) in [("1", true), ("0", false), ("false", false)] {
+        let mut command = ttsr(&["proxy", "--", "true"]);
+        let output = command.env("CLAUDE_CODE_USE_BEDROCK", value).output();
+        let errors = output.unwrap().stderr;
+        assert_eq!(text(&errors).contains("another service"), is_on, "{value}");
+    }
+}
+
 #[test]
 fn codex_and_opencode_are_told_the_address_in_their_own_way() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -720,6 +806,13 @@ fn codex_and_opencode_are_told_the_address_in_their_own_way() {
         let output = command.output().unwrap();
         for want in wants {
             assert!(text(&output.stdout).contains(want), "{want}: {output:?}");
+        }
+        if name == "codex" {
+            // A key that is empty is none.
+            command.env("OPENAI_API_KEY", "");
+            let output = command.output().unwrap();
+            let of_login = "openai_base_url=\"http://127.0.0.1:";
+            assert!(text(&output.stdout).contains(of_login), "{output:?}");
         }
     }
 }
@@ -767,6 +860,25 @@ fn packs_are_loaded_again_when_a_pack_that_they_extend_changes() {
     server.prints("packs loaded again");
     std::fs::write(folder.0.join("later/x.toml"), head("later/x", version)).unwrap();
     server.prints("packs loaded again");
+}
+
+#[cfg(unix)]
+#[test]
+fn packs_are_loaded_again_when_a_link_to_their_folder_is_replaced() {
+    let folder = Folder::new();
+    let release = |name: &str| {
+        std::fs::create_dir(folder.0.join(name)).unwrap();
+        folder.write(&format!("{name}/t.toml"), PACK);
+        // A link is replaced by a new one, without a moment at which there is none.
+        std::os::unix::fs::symlink(name, folder.0.join("next")).unwrap();
+        std::fs::rename(folder.0.join("next"), folder.0.join("current")).unwrap();
+    };
+    release("one");
+    let mut server = ReloadingProxy::start(&folder, &folder.0.join("current/t.toml"));
+    for name in ["two", "three"] {
+        release(name);
+        server.prints("packs loaded again");
+    }
 }
 
 /// A proxy with a pack of a file, and the lines that it prints.

@@ -306,7 +306,7 @@ fn read_role(part: &RequestPart) -> Option<&'static str> {
 }
 
 /// The types of items of Responses that are neither messages, calls nor results of tools, and come from the provider.
-const SILENT_ITEMS: [&str; 9] = [
+const SILENT_ITEMS: [&str; 10] = [
     "additional_tools",
     "compaction",
     "compaction_summary",
@@ -315,8 +315,15 @@ const SILENT_ITEMS: [&str; 9] = [
     "item_reference",
     "mcp_approval_request",
     "mcp_list_tools",
+    "program",
     "reasoning",
 ];
+
+/// Returns true if an item of Responses without a type has an id alone.
+fn is_reference(item: &[(String, &RawValue)]) -> bool {
+    let mut names = item.iter().map(|(name, _)| &**name);
+    member(item, "id").is_some() && names.all(|name| matches!(name, "id" | "type"))
+}
 
 /// The members of a body that decide what is read in it.
 const TOP: [&str; 9] = [
@@ -548,12 +555,21 @@ impl<'b> BodyReader<'b> {
                 let id = member(item, "call_id").and_then(string);
                 let tool = id.and_then(|id| self.tools.get(&id).cloned());
                 let path = self.item_path();
-                self.push_output(number, (tool, ToolOutcome::Ok), item, ("output", &path))
+                let name = match kind {
+                    "program_output" => "result",
+                    _ => "output",
+                };
+                self.push_output(number, (tool, ToolOutcome::Ok), item, (name, &path))
             }
-            (Some(kind), None) if kind.ends_with("_call") || SILENT_ITEMS.contains(&kind) => {
+            // Tools that are added have the role of the developer.
+            (Some(kind), None | Some("developer"))
+                if kind.ends_with("_call") || SILENT_ITEMS.contains(&kind) =>
+            {
                 self.name_tool(item, "call_id", "name");
                 self.push_silent(number, PartRole::Item)
             }
+            // The id of an item that the server has needs no type.
+            (None, None) if is_reference(item) => self.push_silent(number, PartRole::Item),
             // Items of types that are not known may have roles, too.
             (_, Some("user")) => self.push_user(number, item, Some(member(item, "content")?)),
             (_, Some("assistant")) => self.push_silent(number, PartRole::Assistant),

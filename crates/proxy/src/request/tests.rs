@@ -1341,6 +1341,39 @@ fn the_beginning_of_a_reply_does_not_hide_the_texts_before_it() {
 }
 
 #[test]
+fn items_of_responses_without_a_text_of_the_user_are_passed() {
+    let body =
+        |item: &str| format!(r#"{{"model":"m","input":[{item},{{"role":"user","content":"a"}}]}}"#);
+    for item in [
+        r#"{"type":"additional_tools","role":"developer","tools":[]}"#,
+        r#"{"id":"msg_1"}"#,
+        r#"{"id":"msg_1","type":null}"#,
+        r#"{"type":"program","id":"p","call_id":"c","code":"secret","fingerprint":"f"}"#,
+    ] {
+        let request = ModelRequest::read(ModelApi::OpenAiResponses, body(item).into());
+        let request = request.unwrap_or_else(|| panic!("{item}"));
+        let texts: Vec<&str> = request
+            .parts
+            .iter()
+            .flat_map(|part| &part.texts)
+            .map(|it| &*it.text)
+            .collect();
+        assert_eq!(texts, ["a"], "{item}");
+        assert!(request.unscanned.is_empty(), "{item}");
+    }
+    for item in [r#"{"id":"msg_1","content":"x"}"#, "{}"] {
+        let request = ModelRequest::read(ModelApi::OpenAiResponses, body(item).into());
+        assert!(request.is_none(), "{item}");
+    }
+    let output =
+        r#"{"type":"program_output","id":"p","call_id":"c","result":"x","status":"completed"}"#;
+    assert_eq!(
+        last_turn(ModelApi::OpenAiResponses, &body(output)),
+        ["x", "a"]
+    );
+}
+
+#[test]
 fn titles_contexts_file_names_and_results_of_code_are_read() {
     let block = |block: &str| format!(r#"{{"messages":[{{"role":"user","content":[{block}]}}]}}"#);
     for (text, texts) in [

@@ -1,5 +1,7 @@
 //! Requests and responses that no rule reads.
 
+use std::time::Duration;
+
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::{Request, Response, StatusCode};
@@ -12,7 +14,7 @@ use super::{
     Http, RunningProxy, ScriptedBody, VERSIONS, client, collected, config, get, no_rules,
     open_server, server, start, within,
 };
-use crate::Proxy;
+use crate::{Mount, Proxy, UpstreamUrl};
 
 #[tokio::test]
 async fn bodies_arrive_byte_for_byte_however_they_are_cut() {
@@ -144,11 +146,8 @@ async fn holds_the_server_back(request: String, kind: &'static str, frame: Bytes
     let frames = within(heard.recv()).await.unwrap();
     let mut sent = 0_u64;
     // The sockets of loopback buffer a few megabytes; then nothing is sent until the client reads.
-    while let Ok(ended) = tokio::time::timeout(
-        std::time::Duration::from_millis(300),
-        frames.send(Ok(frame.clone())),
-    )
-    .await
+    while let Ok(ended) =
+        tokio::time::timeout(Duration::from_millis(300), frames.send(Ok(frame.clone()))).await
     {
         ended.unwrap();
         sent += 1;
@@ -275,7 +274,7 @@ async fn a_body_under_rules_is_refused_if_it_is_too_long_or_late() {
     let upstream = server(|_| async { Response::new(ScriptedBody::of(Vec::new())) }).await;
     let mut config = config(upstream.address, Http::One);
     config.limits.request_bytes = 10;
-    config.limits.idle_time = std::time::Duration::from_millis(100);
+    config.limits.idle_time = Duration::from_millis(100);
     let mut rule = ttsr::Rule::new("demo/word", vec![ttsr::Pattern::literal("word")]);
     rule.on = vec![ttsr::Channel::UserInput];
     let pack = ttsr::Pack::builder().rule(rule).build().unwrap();
@@ -309,6 +308,23 @@ async fn the_version_of_the_client_is_told_to_the_server() {
         let received = within(upstream.requests.recv()).await.unwrap();
         assert_eq!(received.headers()["via"], via);
     }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_the_handshake_of_tls_is_given_up() {
+    // Connections to it are accepted by the kernel.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", silent.local_addr().unwrap());
+    let mut config = config(silent.local_addr().unwrap(), Http::One);
+    config.mounts = vec![Mount::new("/local", UpstreamUrl::parse(&url).unwrap())];
+    config.limits.connect_time = Duration::from_millis(200);
+    let proxy = start(config, no_rules()).await;
+    let response = client(Http::One).request(get(&proxy.url("/local/x")));
+    let response = within(response).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+    let message = collected(response).await;
+    let message = String::from_utf8_lossy(&message);
+    assert!(message.contains("cannot connect"), "{message}");
 }
 
 #[tokio::test]
@@ -391,7 +407,7 @@ async fn a_server_that_sends_nothing_is_given_up_after_the_idle_time() {
     })
     .await;
     let mut config = config(upstream.address, Http::One);
-    config.limits.idle_time = std::time::Duration::from_millis(100);
+    config.limits.idle_time = Duration::from_millis(100);
     let proxy = start(config, no_rules()).await;
     let client = client(Http::One);
     let response = within(client.request(get(&proxy.url("/local/silent"))))
@@ -431,7 +447,7 @@ async fn a_reply_that_outlasts_the_time_of_the_end_is_broken_off() {
     for (front, back) in VERSIONS {
         let (upstream, mut heard) = open_server("application/octet-stream").await;
         let mut config = config(upstream.address, back);
-        config.limits.drain_time = std::time::Duration::from_millis(100);
+        config.limits.drain_time = Duration::from_millis(100);
         let proxy = start(config, no_rules()).await;
         let request = client(front).request(get(&proxy.url("/local/x")));
         let response = tokio::spawn(async move {
@@ -468,7 +484,7 @@ async fn the_first_bytes_of_a_connection_may_arrive_one_by_one() {
             socket.set_nodelay(true).unwrap();
             for byte in &bytes[..singles] {
                 socket.write_all(&[*byte]).await.unwrap();
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
             socket.write_all(&bytes[singles..]).await.unwrap();
             let mut received = [0; 12];
@@ -486,12 +502,12 @@ async fn the_first_bytes_of_a_connection_may_arrive_one_by_one() {
 async fn a_client_that_sends_nothing_is_dropped_and_does_not_delay_the_end() {
     let upstream = server(|_| async { Response::new(ScriptedBody::of(Vec::new())) }).await;
     let mut config = config(upstream.address, Http::One);
-    config.limits.head_time = std::time::Duration::from_millis(100);
+    config.limits.head_time = Duration::from_millis(100);
     let proxy = start(config.clone(), no_rules()).await;
     let mut silent = TcpStream::connect(proxy.address).await.unwrap();
     assert_eq!(within(silent.read(&mut [0; 1])).await.unwrap(), 0);
-    config.limits.head_time = std::time::Duration::from_secs(600);
-    config.limits.drain_time = std::time::Duration::from_secs(600);
+    config.limits.head_time = Duration::from_secs(600);
+    config.limits.drain_time = Duration::from_secs(600);
     let proxy = start(config, no_rules()).await;
     let mut silent = TcpStream::connect(proxy.address).await.unwrap();
     // Connections are accepted in order, so that the silent one is when another one is answered.
@@ -509,7 +525,7 @@ async fn health_is_reported_and_a_missing_server_is_an_error_of_the_gateway() {
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", closed.local_addr().unwrap());
     drop(closed);
-    config.fallback = Some(crate::UpstreamUrl::parse(&url).unwrap());
+    config.fallback = Some(UpstreamUrl::parse(&url).unwrap());
     let proxy = start(config, no_rules()).await;
     let client = client(Http::One);
     let response = within(client.request(get(&proxy.url("/healthz"))))
@@ -546,7 +562,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x0
 #[tokio::test]
 async fn a_client_of_http_2_that_has_gone_without_a_word_is_dropped() {
     let mut config = config("127.0.0.1:9".parse().unwrap(), Http::One);
-    config.limits.head_time = std::time::Duration::from_millis(200);
+    config.limits.head_time = Duration::from_millis(200);
     let proxy = start(config, no_rules()).await;
     let mut client = TcpStream::connect(proxy.address).await.unwrap();
     client.write_all(PREFACE).await.unwrap();
@@ -560,7 +576,7 @@ async fn a_client_of_http_2_that_has_gone_without_a_word_is_dropped() {
 async fn a_server_of_http_2_that_has_gone_without_a_word_is_given_up() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = config(listener.local_addr().unwrap(), Http::Two);
-    config.limits.head_time = std::time::Duration::from_millis(200);
+    config.limits.head_time = Duration::from_millis(200);
     let proxy = start(config, no_rules()).await;
     let silent = tokio::spawn(async move {
         let (mut socket, _) = listener.accept().await.unwrap();

@@ -235,6 +235,25 @@ async fn a_long_body_is_refused_and_shadow_changes_nothing() {
     );
 }
 
+#[tokio::test]
+async fn shadow_passes_what_rules_cannot_judge() {
+    let rules = pack([rule("t/it", "secret", Channel::UserInput, Action::Abort)]);
+    let mut upstream = saying("Fine.").await;
+    let config = ProxyConfig {
+        mode: Mode::Shadow,
+        sessions: Arc::new(LostStore),
+        ..config(upstream.address, Http::One)
+    };
+    let proxy = start(config, rules).await;
+    for path in ["complete", "messages/batches", "messages"] {
+        let body = body_of("messages", &[("user", "secret")]);
+        let response = client(Http::One).request(post(&proxy, path, body.clone()));
+        let status = within(response).await.unwrap().status();
+        assert_eq!(status, StatusCode::OK, "{path}");
+        assert_eq!(received(&mut upstream).await, body, "{path}");
+    }
+}
+
 /// A store that is lost.
 struct LostStore;
 

@@ -1171,6 +1171,59 @@ fn outputs(body: &str) -> Vec<(Option<String>, Option<ToolOutcome>, String)> {
 }
 
 #[test]
+fn every_call_and_every_output_of_responses_is_read() {
+    let text = "owl";
+    let item = |item: &str| {
+        format!(
+            r#"{{"id":"r","object":"response","status":"completed","output":[{{"id":"i","call_id":"c",{item}}}]}}"#
+        )
+    };
+    let actions = r#"[{"type":"click","x":1,"y":2},{"type":"type","text":"owl"}]"#;
+    let call = item(&format!(r#""type":"computer_call","actions":{actions}"#));
+    let found = streams(&read_whole(call.as_bytes()));
+    let inputs = found[0].parts.iter();
+    let mut inputs = inputs.filter(|part| part.channel == Channel::ToolInput);
+    assert_eq!(inputs.next().unwrap().bytes, actions.as_bytes());
+    let program = item(r#""type":"program_output","result":"owl""#);
+    let image = item(r#""type":"image_generation_call","result":"owl""#);
+    assert_eq!(outputs(&program)[0].2, text);
+    assert_eq!(outputs(&image), []);
+    let shell = |event: &str| {
+        format!(
+            r#"data: {{"type":"response.shell_call_output_content.{event},"output_index":0,"item_id":"i","command_index":0}}"#
+        ) + "\n\n"
+    };
+    let delta = shell(r#"delta","delta":{"stdout":"owl"}"#);
+    let done = shell(r#"done","output":[{"stdout":"owl","stderr":"","outcome":{"type":"exit"}}]"#);
+    for event in [&delta, &done] {
+        assert_eq!(outputs(event)[0].2, text, "{event}");
+        let found = streams(&read_whole(event.as_bytes()));
+        assert_eq!(found[0].unscanned_bytes(), 0, "{event}");
+    }
+    // The item repeats the whole output.
+    let item = r#"data: {"type":"response.output_item.done","output_index":0,"item":{"id":"i","type":"shell_call_output","output":[{"stdout":"owl","stderr":""}]}}"#;
+    assert_eq!(outputs(&format!("{done}{item}\n\n")).len(), 1);
+}
+
+#[test]
+fn calls_that_gemini_makes_itself_are_read() {
+    let parts = r#"{"toolCall":{"id":"s","toolType":"GOOGLE_SEARCH_WEB","args":{"queries":["owl"]}}},{"toolResponse":{"id":"s","toolType":"GOOGLE_SEARCH_WEB","response":{"text":"hoot"}}}"#;
+    let body = format!(
+        r#"{{"candidates":[{{"content":{{"role":"model","parts":[{parts}]}},"finishReason":"STOP"}}]}}"#
+    );
+    let tool = Some("GOOGLE_SEARCH_WEB".to_owned());
+    let found = streams(&read_whole(body.as_bytes()));
+    let inputs = found[0].parts.iter();
+    let mut inputs = inputs.filter(|part| part.channel == Channel::ToolInput);
+    let call = inputs.next().unwrap();
+    assert_eq!(call.bytes, br#"{"queries":["owl"]}"#);
+    assert_eq!(call.tool, tool);
+    let output = (tool, Some(ToolOutcome::Ok), "hoot".to_owned());
+    assert_eq!(outputs(&body), [output]);
+    assert_eq!(found[0].unscanned_bytes(), 0);
+}
+
+#[test]
 fn the_outcome_of_a_tool_call_is_read_from_every_format_that_tells_it() {
     let (ok, error) = (Some(ToolOutcome::Ok), Some(ToolOutcome::Error));
     let anthropic = |block: &str| {

@@ -78,6 +78,44 @@ fn a_line_that_is_no_field_stops_the_reply() {
 }
 
 #[test]
+fn the_name_of_an_event_does_not_hide_the_chunk_in_it() {
+    // `message` is the name that the standard gives an event without one.
+    for name in ["message", "ping", "response.delta", "content-delta"] {
+        for (text, is_blocked) in [("fine", false), ("forbidden", true)] {
+            let stream = stream(OpenAiChat, &[Piece::Text(&[text])]);
+            let named = stream.replace("data: {", &format!("event: {name}\ndata: {{"));
+            assert!(named.contains(name));
+            let (sent, was_blocked) = as_events(OpenAiChat, &named, 7);
+            assert!(!sent.contains("forbidden"), "{sent}");
+            assert!(!sent.contains("not of the API"), "{sent}");
+            assert_eq!((sent == named, was_blocked), (!is_blocked, is_blocked));
+        }
+    }
+}
+
+#[test]
+fn a_ping_before_a_reply_does_not_decide_its_format() {
+    for api in every_api() {
+        for ping in ["event: ping\ndata: {}\n\n", "data: {\"type\":\"ping\"}\n\n"] {
+            for (text, is_blocked) in [("fine", false), ("forbidden", true)] {
+                let reply = stream(api, &[Piece::Text(&[text])]);
+                // Ollama streams lines, which are no event stream.
+                if !reply.contains("data: ") {
+                    continue;
+                }
+                let body = format!("{ping}{reply}");
+                let (sent, was_blocked) = as_events(api, &body, 7);
+                assert!(!sent.contains("not of the API"), "{api:?} {sent}");
+                assert_eq!((sent == body, was_blocked), (!is_blocked, is_blocked));
+            }
+        }
+    }
+    let hidden = r#"{"type":"ping","delta":{"text":"forbidden"}}"#;
+    let (sent, was_blocked) = as_events(OpenAiChat, &format!("data: {hidden}\n\n"), 99);
+    assert!(was_blocked && !sent.contains("forbidden"), "{sent}");
+}
+
+#[test]
 fn a_document_in_parts_counts_as_held() {
     let settings = JudgeSettings {
         held_bytes: 64,
