@@ -437,8 +437,8 @@ fn several_threads_judge_replies_at_the_same_time() {
 #[cfg(unix)]
 #[test]
 fn threads_that_do_not_sleep_judge_the_same() {
-    judge_at_the_same_time(&["--busy-poll"]);
-    judge_at_the_same_time(&["--threads", "2", "--busy-poll"]);
+    judge_at_the_same_time(&["--busy-poll", "always"]);
+    judge_at_the_same_time(&["--threads", "2", "--busy-poll", "never"]);
 }
 
 /// Sends requests at the same time to a proxy with these options, and checks the replies.
