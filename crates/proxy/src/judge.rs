@@ -572,7 +572,8 @@ impl ReplyJudge {
             bytes: frame.bytes,
             records: frame.records,
             texts,
-            call: hold.call,
+            // An error within a call of Gemini is no part of it.
+            call: hold.call.filter(|_| !is_error),
         };
         self.release_held();
         if self.is_over {

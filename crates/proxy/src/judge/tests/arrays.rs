@@ -386,15 +386,42 @@ fn an_element_longer_than_the_bound_stops_the_reply_before_it_is_complete() {
     }
 }
 
-#[test]
-fn a_call_in_pieces_that_breaks_off_is_not_sent() {
+/// A chunk with the first piece of a call.
+fn begun_call() -> Value {
     let call = json!({"functionCall": {"name": "bash", "willContinue": true}});
     let mut begun = chunk("");
     begun["candidates"][0]["content"]["parts"] = json!([call]);
+    begun
+}
+
+#[test]
+fn a_call_in_pieces_that_breaks_off_is_not_sent() {
+    let (text, begun) = (chunk("Hi."), begun_call());
     for end in ["", ",", "]"] {
-        let body = format!("[{},{begun}{end}", chunk("Hi."));
+        let body = format!("[{text},{begun}{end}");
         let judged = judge(GEMINI_ARRAY, &pack(Action::Abort), &body);
-        assert_eq!(judged.sent, format!("[{}", chunk("Hi.")));
+        assert_eq!(judged.sent, format!("[{text}"));
         assert_eq!(judged.ended, Err(TruncatedBody));
+    }
+}
+
+#[test]
+fn an_error_of_the_server_within_a_call_in_pieces_is_sent_without_the_call() {
+    let (text, begun) = (chunk("Hi."), begun_call());
+    let error = json!({"error": {"code": 503, "message": "Busy"}});
+    for (api, body, want) in [
+        (
+            GEMINI_ARRAY,
+            format!("[{text},{begun},{error}]"),
+            format!("[{text},{error}]"),
+        ),
+        (
+            GEMINI_ARRAY.api.into(),
+            format!("data: {text}\n\ndata: {begun}\n\ndata: {error}\n\n"),
+            format!("data: {text}\n\ndata: {error}\n\n"),
+        ),
+    ] {
+        let judged = judge(api, &pack(Action::Abort), &body);
+        assert_eq!((judged.sent, judged.ended), (want, Ok(())));
     }
 }
