@@ -363,7 +363,9 @@ impl ReplyJudge {
 
     /// Appends a keep-alive event, which clients ignore.
     pub(crate) fn keep_alive(&mut self) {
-        if !self.out.push_whitespace() {
+        let held = self.held.front();
+        let is_object = held.is_some_and(|it| it.bytes.trim_ascii_start().starts_with(b"{"));
+        if !self.out.push_whitespace(is_object) {
             self.api.keep_alive(&mut self.out);
         }
     }

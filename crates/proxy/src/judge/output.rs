@@ -20,8 +20,10 @@ pub(super) struct JudgedOutput {
 /// An array as the client has seen it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SentArray {
-    /// It has no element.
+    /// Nothing was sent but whitespace.
     #[default]
+    Unsent,
+    /// It has begun, and has no element.
     Empty,
     /// It has elements, and more can follow.
     Open,
@@ -58,21 +60,29 @@ impl JudgedOutput {
             let before = &frame[..frame.len() - element.len()];
             before.iter().position(is_separator)
         });
-        let (Some(Some(at)), SentArray::Empty | SentArray::Open) = (separator, array) else {
-            // One object that is the body, or damage that passes.
-            if !frame.trim_ascii().is_empty() {
-                self.array = Some(SentArray::Closed);
+        match (separator, array) {
+            (Some(Some(at)), SentArray::Unsent | SentArray::Empty | SentArray::Open) => {
+                self.array = Some(SentArray::Open);
+                if frame[at] == array.separator() {
+                    return frame;
+                }
+                let mut frame = Vec::from(frame);
+                frame[at] = array.separator();
+                frame.into()
             }
-            return frame;
-        };
-        self.array = Some(SentArray::Open);
-        let wanted = array.separator();
-        if frame[at] == wanted {
-            return frame;
+            // One object that is the body.
+            (Some(None), SentArray::Empty) => {
+                self.array = Some(SentArray::Closed);
+                [&frame[..], b"]"].concat().into()
+            }
+            _ => {
+                // One object as well, or damage that passes.
+                if !frame.trim_ascii().is_empty() {
+                    self.array = Some(SentArray::Closed);
+                }
+                frame
+            }
         }
-        let mut frame = Vec::from(frame);
-        frame[at] = wanted;
-        frame.into()
     }
 
     /// Appends an event with a name.
@@ -99,19 +109,27 @@ impl JudgedOutput {
         self.rest.extend_from_slice(text.as_bytes());
     }
 
-    /// Appends whitespace if it keeps the client waiting in this framing. Returns false if an event is needed.
-    pub(super) fn push_whitespace(&mut self) -> bool {
-        if self.array.is_some() {
-            self.rest.push(b'\n');
-        }
-        self.array.is_some()
+    /// Appends whitespace if it keeps the client waiting in this framing. Returns false if an event is needed. `is_object` is
+    /// true if the body is known to be one object. Otherwise an array begins before the whitespace: Google's client for
+    /// Python accepts none before the bracket.
+    pub(super) fn push_whitespace(&mut self, is_object: bool) -> bool {
+        let text: &[u8] = match (self.array, is_object) {
+            (None, _) => return false,
+            (Some(SentArray::Unsent), false) => {
+                self.array = Some(SentArray::Empty);
+                b"[\n"
+            }
+            (Some(_), _) => b"\n",
+        };
+        self.rest.extend_from_slice(text);
+        true
     }
 
     /// Closes the array, if the client is sent one.
     pub(super) fn close(&mut self) {
         let end: &[u8] = match self.array {
-            Some(SentArray::Empty) => b"[]",
-            Some(SentArray::Open) => b"]",
+            Some(SentArray::Unsent) => b"[]",
+            Some(SentArray::Empty | SentArray::Open) => b"]",
             Some(SentArray::Closed) | None => return,
         };
         self.array = Some(SentArray::Closed);
@@ -120,7 +138,7 @@ impl JudgedOutput {
 
     /// Returns true if the client has been sent an element of an array.
     pub(super) fn has_elements(&self) -> bool {
-        self.array.is_some_and(|array| array != SentArray::Empty)
+        matches!(self.array, Some(SentArray::Open | SentArray::Closed))
     }
 
     /// Returns true if events of another attempt cannot follow.
@@ -146,7 +164,8 @@ impl SentArray {
     /// Returns the byte before the next element.
     fn separator(self) -> u8 {
         match self {
-            SentArray::Empty => b'[',
+            SentArray::Unsent => b'[',
+            SentArray::Empty => b' ',
             SentArray::Open | SentArray::Closed => b',',
         }
     }

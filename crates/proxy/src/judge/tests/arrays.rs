@@ -248,8 +248,8 @@ fn attempts(pack: &Pack, bodies: &[String]) -> Judged {
             ended = judge.finish();
         }
         sent.extend(judge.take());
-        judge.keep_alive();
         if judge.next_attempt().is_some() {
+            judge.keep_alive();
             judge.resume();
         }
         sent.extend(judge.take());
@@ -277,6 +277,11 @@ fn the_elements_of_another_attempt_are_in_the_same_array() {
         assert_eq!(seen(&judged.sent).text, want, "{}", judged.sent);
         assert_eq!((judged.report.retries, judged.ended), (1, Ok(())));
     }
+    // An object is an element of the array that has begun.
+    let object = whole(GEMINI_ARRAY, &[Piece::Text(&["Fine."])]).to_string();
+    let bad = format!("[{}]", chunk("key-1234 "));
+    let judged = attempts(&pack(Action::Retry), &[bad, object.clone()]);
+    assert_eq!(judged.sent, format!("[\n{object}]"));
     // What is no array cannot continue one.
     let bad = format!("[{},{}]", chunk("So: "), chunk("key-1234 "));
     for second in [
@@ -336,9 +341,12 @@ fn a_client_is_kept_waiting_by_whitespace_from_the_start() {
         for (number, event) in all.iter().enumerate() {
             if number == at {
                 judge.keep_alive();
+                judge.keep_alive();
                 let waiting = judge.take();
-                assert!(waiting.ends_with(b"\n"));
+                assert!(waiting.ends_with(b"\n\n"));
                 sent.extend(waiting);
+                // Clients that read byte by byte accept nothing before the bracket.
+                assert!(sent.starts_with(b"["));
             }
             judge.push(Bytes::copy_from_slice(event.as_bytes()));
             sent.extend(judge.take());
@@ -349,6 +357,13 @@ fn a_client_is_kept_waiting_by_whitespace_from_the_start() {
         legal::check(GEMINI_ARRAY, &sent);
         assert_eq!(seen(&sent).text, "[redacted].");
     }
+    // An object stays one.
+    let body = format!("\n{}", chunk("key-12"));
+    let mut judge = new_judge(GEMINI_ARRAY, &pack(Action::Abort), SETTINGS);
+    judge.push(Bytes::copy_from_slice(body.as_bytes()));
+    judge.keep_alive();
+    let waiting = judge.take();
+    assert_eq!((waiting, judge.finish()), ("\n".into(), Err(TruncatedBody)));
     // That of the server passes as it arrives.
     let mut judge = new_judge(GEMINI_ARRAY, &pack(Action::Redact), SETTINGS);
     for piece in [" ", "[", "\n", &chunk("Hi.").to_string(), "\n", " "] {
