@@ -484,8 +484,8 @@ impl ReplyJudge {
         let mut on = |_: &str, event: Event| events.push(event);
         let framing = self.frames.framing();
         // The reader would wait for the end of the array.
-        let is_element = framing == StreamFraming::Array && !is_last;
-        match is_element.then(|| self.frames.data(&bytes)).flatten() {
+        let is_array = framing == StreamFraming::Array;
+        match is_array.then(|| self.frames.data(&bytes)).flatten() {
             Some(element) => self.reader.push_document(&element, &mut seen, &mut on),
             None => self.reader.push_records(&bytes, &mut seen, &mut on),
         }

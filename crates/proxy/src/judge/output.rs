@@ -191,4 +191,56 @@ mod tests {
         assert_eq!(output.take(), "four one");
         assert!(output.take().is_empty());
     }
+
+    #[test]
+    fn an_array_is_well_formed_whatever_it_has() {
+        let data = serde_json::json!({"a": [1]});
+        let frame = Bytes::from_static;
+        let whitespace = |output: &mut JudgedOutput, is_object| {
+            assert!(output.push_whitespace(is_object));
+        };
+        type Push<'p> = &'p dyn Fn(&mut JudgedOutput);
+        let cases: [(&[Push<'_>], &str); 8] = [
+            (&[], "[]"),
+            (&[&|it| whitespace(it, false)], "[\n]"),
+            (&[&|it| it.push_data(&data)], "[{\"a\":[1]}]"),
+            (
+                &[&|it| whitespace(it, false), &|it| it.push_data(&data)],
+                "[\n {\"a\":[1]}]",
+            ),
+            (
+                &[
+                    &|it| it.push(frame(b" [ {}")),
+                    &|it| it.push(frame(b"\n")),
+                    &|it| it.push(frame(b"\n[{}")),
+                    &|it| it.push_data(&data),
+                ],
+                " [ {}\n\n,{},{\"a\":[1]}]",
+            ),
+            (&[&|it| it.push(frame(b",{}"))], "[{}]"),
+            (
+                &[&|it| whitespace(it, false), &|it| it.push(frame(b"{}"))],
+                "[\n{}]",
+            ),
+            (
+                &[
+                    &|it| whitespace(it, true),
+                    &|it| it.push(frame(b" {}")),
+                    &|it| it.push_data(&data),
+                ],
+                "\n {}",
+            ),
+        ];
+        for (pushes, want) in cases {
+            let mut output = JudgedOutput::new(StreamFraming::Array);
+            pushes.iter().for_each(|push| push(&mut output));
+            output.close();
+            output.close();
+            assert_eq!(output.take(), want);
+        }
+        let mut events = JudgedOutput::new(StreamFraming::Events);
+        assert!(!events.push_whitespace(false) && !events.is_closed());
+        events.close();
+        assert!(events.take().is_empty());
+    }
 }

@@ -452,10 +452,10 @@ async fn a_frame_reaches_the_client_before_the_server_sends_the_next_one() {
             let (upstream, mut heard) = open_server(type_of(api)).await;
             let proxy = start(config(upstream.address, back), pack(Action::Abort)).await;
             let client = client(front);
-            let (response, frames) =
-                tokio::join!(client.request(post(&proxy, path_of(api))), heard.recv());
-            let (mut response, frames) =
-                (within(async { response }).await.unwrap(), frames.unwrap());
+            let request = client.request(post(&proxy, path_of(api)));
+            let begun = async { tokio::join!(request, heard.recv()) };
+            let (response, frames) = within(begun).await;
+            let (mut response, frames) = (response.unwrap(), frames.unwrap());
             let what = format!("{api:?} {front:?} {back:?}");
             let (mut sent, mut received) = (String::new(), Vec::new());
             let all = events(api, &pieces);
