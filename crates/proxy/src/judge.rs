@@ -6,6 +6,7 @@
 //! rule cuts, the events that are not released are dropped, and `api` ends the reply.
 
 mod api;
+mod array_frames;
 mod frames;
 mod json_edit;
 mod output;
@@ -195,6 +196,7 @@ impl ReplyJudge {
         Some(ReplyJudge {
             settings,
             reader: new_reader(&*api),
+            out: JudgedOutput::new(frames.framing()),
             frames,
             partial: Vec::new(),
             parts: JudgedParts::new(conversation, settings.mode, repeats),
@@ -202,7 +204,6 @@ impl ReplyJudge {
             held: VecDeque::new(),
             held_bytes: 0,
             open_calls: HashSet::new(),
-            out: JudgedOutput::default(),
             has_text: false,
             is_over: false,
             cut: None,
@@ -252,6 +253,8 @@ impl ReplyJudge {
             return Ok(());
         }
         let (mut events, mut ending) = (ArrivedEvents::new(), ArrivedEvents::new());
+        // No event follows the bracket that closes an array, so that it is sent last.
+        let array_end = self.frames.take_ending();
         let rest = self.frames.finish();
         let mut frame = self.read(rest, true, &mut events);
         let damages = self.damages();
@@ -285,6 +288,9 @@ impl ReplyJudge {
             self.give_up();
         }
         let is_complete = self.is_over || self.held.is_empty() && !drops_held;
+        if is_complete && !self.is_over {
+            self.out.push(array_end);
+        }
         self.is_over = true;
         is_complete.then_some(()).ok_or(TruncatedBody)
     }
@@ -357,7 +363,11 @@ impl ReplyJudge {
 
     /// Appends a keep-alive event, which clients ignore.
     pub(crate) fn keep_alive(&mut self) {
-        self.api.keep_alive(&mut self.out.rest);
+        let held = self.held.front();
+        let is_object = held.is_some_and(|it| it.bytes.trim_ascii_start().starts_with(b"{"));
+        if !self.out.push_whitespace(is_object) {
+            self.api.keep_alive(&mut self.out);
+        }
     }
 
     /// Ends a reply whose events were held back for too long.
@@ -472,18 +482,24 @@ impl ReplyJudge {
             WireRecord::Done => records.push(self.api.read(None)),
         };
         let mut on = |_: &str, event: Event| events.push(event);
-        self.reader.push_records(&bytes, &mut seen, &mut on);
+        let framing = self.frames.framing();
+        // The reader would wait for the end of the array.
+        let is_array = framing == StreamFraming::Array;
+        match is_array.then(|| self.frames.data(&bytes)).flatten() {
+            Some(element) => self.reader.push_document(&element, &mut seen, &mut on),
+            None => self.reader.push_records(&bytes, &mut seen, &mut on),
+        }
         let is_next_delta = is_next_delta.get();
         let mut has_text = is_next_delta || self.frames.has_text(&bytes);
         if is_last && has_text && !self.reader.is_binary() {
             // The end of the event, so that what follows is the end of the input alone.
             self.reader.push_records(b"\n\n", &mut seen, &mut on);
         }
-        let is_lines = self.frames.is_lines();
+        let is_lines = framing == StreamFraming::Lines;
         let is_partial = self.reader.has_partial_document();
         // A line that is part of a longer document would be released before the document is read.
         let is_cut = is_lines && has_text && (records.is_empty() || is_partial);
-        let is_damaged = is_cut || self.damages() > damages;
+        let is_damaged = self.frames.take_damage() || is_cut || self.damages() > damages;
         let mut bytes = bytes;
         if !self.partial.is_empty() {
             let mut all = std::mem::take(&mut self.partial);
@@ -558,7 +574,8 @@ impl ReplyJudge {
             bytes: frame.bytes,
             records: frame.records,
             texts,
-            call: hold.call,
+            // An error within a call of Gemini is no part of it.
+            call: hold.call.filter(|_| !is_error),
         };
         self.release_held();
         if self.is_over {
@@ -569,7 +586,10 @@ impl ReplyJudge {
             true => self.send(frame),
             false => self.hold(frame),
         }
-        self.is_over |= drops_held;
+        if drops_held && !self.is_over {
+            self.is_over = true;
+            self.out.close();
+        }
         let most = self.settings.held_bytes;
         if self.held_bytes > most {
             self.end(&Block::new(
@@ -668,7 +688,8 @@ impl ReplyJudge {
 
     /// Ends the reply, unless another attempt can be made at it.
     fn block(&mut self, block: &Block) {
-        if self.settings.can_retry && block.retry.is_some() && self.api.can_splice() {
+        let can_splice = self.api.can_splice() && !self.out.is_closed();
+        if self.settings.can_retry && block.retry.is_some() && can_splice {
             self.begin_again(block);
         } else {
             self.end(block);
@@ -689,12 +710,12 @@ impl ReplyJudge {
         self.open_calls.clear();
         self.reader = new_reader(&*self.api);
         // The rest of the cut response is not part of the next one.
-        drop(self.frames.finish());
+        self.frames.begin_again(self.out.has_elements());
         self.partial = Vec::new();
         self.has_text = false;
         self.report.retries += 1;
         self.usage.begin_again();
-        self.api.splice(&mut self.out.rest);
+        self.api.splice(&mut self.out);
     }
 
     /// Ends the reply, with the reason.
@@ -708,7 +729,8 @@ impl ReplyJudge {
         self.report.is_blocked = true;
         self.report.rule = block.rule.clone();
         self.api
-            .end(&block.reason(), self.settings.ending, &mut self.out.rest);
+            .end(&block.reason(), self.settings.ending, &mut self.out);
+        self.out.close();
     }
 
     /// Ends a reply that cannot be read, unless such replies pass.

@@ -13,8 +13,9 @@
 //! # Replies
 //!
 //! Replies of Anthropic Messages, OpenAI Chat Completions, Completions and Responses, Gemini and Ollama are judged, streamed
-//! or not. Each event is read by `ttsr-wire`, and its bytes are sent unchanged once no rule holds a text in it. The events
-//! of a tool call are sent together, once the call is complete and judged. A redaction rewrites the events that have the
+//! or not. Each event is read by `ttsr-wire`, and its bytes are sent unchanged once no rule holds a text in it; a line of
+//! Ollama, and an element of the array in which Gemini streams without server-sent events, is an event, too. The events of
+//! a tool call are sent together, once the call is complete and judged. A redaction rewrites the events that have the
 //! text; a cut drops the events that are not sent, and ends the reply with the reason, as [`BlockEnding`] says. A reply
 //! that cannot be read is refused, unless [`ProxyConfig::fail_open`] is set. [`ProxyLimits::held_bytes`] bounds each of the
 //! texts that a stream keeps: the events that are held, the texts with which repetitions are compared, and in Responses the

@@ -1,12 +1,13 @@
 //! A request that is sent again because a rule cut its reply.
 
+use hyper::Uri;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 
 use crate::body::{BodyError, ResendRequest, ServerBody, whole_body};
 use crate::judge::{RepeatedAttempt, StreamFraming};
 use crate::request::OutgoingBody;
 use crate::request_count::RequestPermit;
-use crate::routes::with_model;
+use crate::routes::{streams_array, with_model};
 use crate::upstream::UpstreamCall;
 
 /// A request that can be sent again.
@@ -39,7 +40,7 @@ impl RepeatedCall {
         let headers = response.headers();
         let is_usable = response.status().is_success()
             && !is_encoded(headers)
-            && stream_framing(headers) == self.framing;
+            && stream_framing(headers, &call.uri) == self.framing;
         if !is_usable {
             return Err("the server refused the request that was sent again".into());
         }
@@ -71,8 +72,8 @@ pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
         .any(|encoding| !encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity"))
 }
 
-/// Returns the framing of a streamed body, or `None` if the body is judged whole.
-pub(crate) fn stream_framing(headers: &HeaderMap) -> Option<StreamFraming> {
+/// Returns the framing of a body that is streamed in response to a request to that URL, or `None` if it is judged whole.
+pub(crate) fn stream_framing(headers: &HeaderMap, uri: &Uri) -> Option<StreamFraming> {
     let kind = headers.get(CONTENT_TYPE)?.as_bytes().to_ascii_lowercase();
     let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
     match kind.trim_ascii() {
@@ -80,6 +81,7 @@ pub(crate) fn stream_framing(headers: &HeaderMap) -> Option<StreamFraming> {
         b"application/x-ndjson" | b"application/ndjson" | b"application/jsonl" => {
             Some(StreamFraming::Lines)
         }
+        b"application/json" if streams_array(uri) => Some(StreamFraming::Array),
         _ => None,
     }
 }

@@ -273,6 +273,19 @@ pub(crate) fn model_of_path(path: &str) -> Option<&str> {
     last.rsplit_once(':').map(|(model, _)| model)
 }
 
+/// Returns true if the URL is that of a stream of Gemini without `alt=sse`, which is a JSON array.
+pub(crate) fn streams_array(uri: &Uri) -> bool {
+    let path = plain_path(uri.path());
+    let method = plain_segments(&path)
+        .pop()
+        .and_then(|last| last.rsplit_once(':'));
+    let query = unescaped(uri.query().unwrap_or_default()).to_ascii_lowercase();
+    let is_sse = query
+        .split('&')
+        .any(|pair| matches!(pair, "alt=sse" | "$alt=sse"));
+    method.is_some_and(|(_, name)| name == "streamgeneratecontent") && !is_sse
+}
+
 /// Returns the URL of Gemini with another model, or `None` if it names no model or the other name does not fit there.
 pub(crate) fn with_model(uri: &Uri, model: &str) -> Option<Uri> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
@@ -567,6 +580,39 @@ mod tests {
         let escaped: Uri = "http://h/models/g%3AgenerateContent".parse().unwrap();
         assert_eq!(model_of_path(escaped.path()), None);
         assert_eq!(with_model(&escaped, "other"), None);
+    }
+
+    #[test]
+    fn a_stream_of_gemini_is_an_array_unless_it_is_asked_for_events() {
+        for (path, want) in [
+            ("/v1beta/models/m:streamGenerateContent", true),
+            (
+                "/v1/projects/p/locations/l/publishers/google/models/m:streamGenerateContent",
+                true,
+            ),
+            ("/models/m%3AstreamGeneratecontent/?key=k", true),
+            (
+                "/v1beta/models/m:streamGenerateContent?alt=json&key=k",
+                true,
+            ),
+            ("/v1beta/models/m:streamGenerateContent?$alt=json", true),
+            ("/v1beta/models/m:streamGenerateContent?alt=sse", false),
+            (
+                "/v1beta/models/m:streamGenerateContent?key=k&%24alt=SSE",
+                false,
+            ),
+            ("/v1beta/models/m:streamGenerateContent?salt=sse", true),
+            ("/v1beta/models/m:generateContent", false),
+            (
+                "/v1beta/models/m:generateContent?x=:streamGenerateContent",
+                false,
+            ),
+            ("/v1beta/models/streamGenerateContent", false),
+            ("/", false),
+        ] {
+            let uri: Uri = format!("http://h{path}").parse().unwrap();
+            assert_eq!(streams_array(&uri), want, "{path}");
+        }
     }
 
     #[test]

@@ -471,7 +471,7 @@ impl ProxyService {
                 )),
             };
         }
-        let framing = stream_framing(headers);
+        let framing = stream_framing(headers, &reply.call.uri);
         // A checksum of the server does not hold for a reply that rules change.
         remove_digests(headers);
         headers.remove(CONTENT_LENGTH);

@@ -446,6 +446,39 @@ impl Reader {
         self.frame(bytes, seen, &mut |name, event, _| on(name, event));
     }
 
+    /// Reads a JSON document that is complete, without framing, as [`push_records`](Self::push_records) reads one: for hosts
+    /// that frame the input themselves. A document of more bytes than the cap is dropped and counted.
+    ///
+    /// # Example: an element of an array that has not ended
+    /// ```
+    /// use ttsr::Event;
+    /// use ttsr_wire::{Reader, WireFormat};
+    /// let mut reader = Reader::new("body.txt");
+    /// let mut text = Vec::new();
+    /// let element = br#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]}}]}"#;
+    /// reader.push_document(element, &mut |_| {}, &mut |_, event| {
+    ///     if let Event::Delta { bytes, .. } = event {
+    ///         text.extend(bytes);
+    ///     }
+    /// });
+    /// assert_eq!((text, reader.format()), (b"Hi".to_vec(), Some(WireFormat::Gemini)));
+    /// ```
+    pub fn push_document(
+        &mut self,
+        document: &[u8],
+        seen: RecordSink<'_>,
+        on: &mut dyn FnMut(&str, Event),
+    ) {
+        let record = match document.len() > self.cap {
+            true => JsonRecord::Dropped {
+                bytes: document.len() as u64,
+            },
+            false => JsonRecord::Text(document),
+        };
+        self.records
+            .line(record, seen, &mut |name, event, _| on(name, event));
+    }
+
     /// Returns true if the input is Amazon's binary event stream.
     #[must_use]
     pub fn is_binary(&self) -> bool {

@@ -14,6 +14,7 @@ use ttsr_wire::{JsonValue, WireFormat};
 
 use crate::config::BlockEnding;
 use crate::json_spans::JsonEdits;
+use crate::judge::output::JudgedOutput;
 use crate::routes::ModelApi;
 
 /// The dependencies of an event on later ones.
@@ -102,7 +103,7 @@ pub(crate) trait ReplyApi: Send + Sync {
     fn can_splice(&self) -> bool;
 
     /// Ends what was sent in part: the events that follow are those of another attempt.
-    fn splice(&mut self, out: &mut Vec<u8>);
+    fn splice(&mut self, out: &mut JudgedOutput);
 
     /// Returns an event of another attempt, or one after an event that has changed the numbers, by its data, as the client
     /// is sent it.
@@ -114,10 +115,10 @@ pub(crate) trait ReplyApi: Send + Sync {
     }
 
     /// Appends a keep-alive event, for clients that give up on a reply without events.
-    fn keep_alive(&mut self, out: &mut Vec<u8>);
+    fn keep_alive(&mut self, out: &mut JudgedOutput);
 
     /// Appends the events that end the reply after those that were sent, with `reason` as text.
-    fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>);
+    fn end(&self, reason: &str, ending: BlockEnding, out: &mut JudgedOutput);
 
     /// Returns the reply, not streamed, with `reason` instead of the content of `reply`.
     fn whole(&self, reply: &Value, reason: &str) -> Value;
@@ -140,14 +141,6 @@ pub(crate) fn reply_api(api: ModelApi) -> Option<Box<dyn ReplyApi>> {
 /// Returns the value as one that can be changed; `null` if it is not valid JSON in UTF-8.
 fn value_of(value: &JsonValue<'_>) -> Value {
     serde_json::from_slice(value.raw()).unwrap_or_default()
-}
-
-/// A comment, for a reply in which no event is possible.
-const COMMENT: &[u8] = b": keep-alive\n\n";
-
-/// Appends an event with a name.
-fn push_event(out: &mut Vec<u8>, name: &str, data: &Value) {
-    out.extend_from_slice(format!("event: {name}\ndata: {data}\n\n").as_bytes());
 }
 
 /// Copies the named members of an object.

@@ -1,9 +1,10 @@
-//! The framing of a streamed body: server-sent events, or one JSON document on each line.
+//! The framing of a streamed body: server-sent events, one JSON document on each line, or the elements of a JSON array.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 
+use super::array_frames::{ArrayFrames, element};
 use super::sse_frames::{SseFrames, has_sse_text, sse_data, with_data};
 
 /// The form of a streamed body.
@@ -13,6 +14,8 @@ pub(crate) enum StreamFraming {
     Events,
     /// One JSON document on each line.
     Lines,
+    /// One JSON array.
+    Array,
 }
 
 /// The bytes that arrived and are not part of a complete frame.
@@ -65,6 +68,13 @@ impl FrameBuffer {
             self.piece = Bytes::new();
         }
     }
+
+    fn into_bytes(self) -> Bytes {
+        match self.pending.is_empty() {
+            true => self.piece,
+            false => self.pending.into(),
+        }
+    }
 }
 
 /// Splits a body into frames without changing a byte.
@@ -74,6 +84,8 @@ pub(crate) enum BodyFrames {
     Events(SseFrames),
     /// Lines, each with its line feed.
     Lines(FrameBuffer),
+    /// Elements, each with the bytes before it.
+    Array(ArrayFrames),
 }
 
 impl BodyFrames {
@@ -81,6 +93,7 @@ impl BodyFrames {
         match framing {
             StreamFraming::Events => BodyFrames::events(),
             StreamFraming::Lines => BodyFrames::lines(),
+            StreamFraming::Array => BodyFrames::array(),
         }
     }
 
@@ -92,10 +105,23 @@ impl BodyFrames {
         BodyFrames::Lines(FrameBuffer::default())
     }
 
+    pub(crate) fn array() -> BodyFrames {
+        BodyFrames::Array(ArrayFrames::default())
+    }
+
+    pub(crate) fn framing(&self) -> StreamFraming {
+        match self {
+            BodyFrames::Events(_) => StreamFraming::Events,
+            BodyFrames::Lines(_) => StreamFraming::Lines,
+            BodyFrames::Array(_) => StreamFraming::Array,
+        }
+    }
+
     fn buffer(&self) -> &FrameBuffer {
         match self {
             BodyFrames::Events(frames) => &frames.buffer,
             BodyFrames::Lines(buffer) => buffer,
+            BodyFrames::Array(frames) => &frames.buffer,
         }
     }
 
@@ -103,6 +129,7 @@ impl BodyFrames {
         match self {
             BodyFrames::Events(frames) => &mut frames.buffer,
             BodyFrames::Lines(buffer) => buffer,
+            BodyFrames::Array(frames) => &mut frames.buffer,
         }
     }
 
@@ -111,7 +138,8 @@ impl BodyFrames {
         self.buffer_mut().push(bytes);
     }
 
-    /// Returns the next complete frame. The concatenation of all frames and [`finish`](Self::finish) is the input.
+    /// Returns the next complete frame. The concatenation of all frames, [`take_ending`](Self::take_ending) and
+    /// [`finish`](Self::finish) is the input.
     pub(crate) fn next_frame(&mut self) -> Option<Bytes> {
         let end = match self {
             BodyFrames::Events(frames) => frames.next_end(),
@@ -121,6 +149,7 @@ impl BodyFrames {
                 buffer.searched = end.map_or(buffer.len(), |at| buffer.searched + at + 1);
                 end.map(|_| buffer.searched)
             }
+            BodyFrames::Array(frames) => frames.next_end(),
         };
         let buffer = self.buffer_mut();
         match end {
@@ -137,15 +166,40 @@ impl BodyFrames {
         self.buffer().len()
     }
 
+    /// Returns the bytes at the end of an array that are part of no element, such as the bracket that closes it.
+    pub(crate) fn take_ending(&mut self) -> Bytes {
+        match self {
+            BodyFrames::Array(frames) if frames.is_between_elements() => {
+                std::mem::take(&mut frames.buffer).into_bytes()
+            }
+            _ => Bytes::new(),
+        }
+    }
+
     /// Returns the bytes after the last complete frame.
     pub(crate) fn finish(&mut self) -> Bytes {
         let rest = match self {
             BodyFrames::Events(frames) => std::mem::take(frames).buffer,
             BodyFrames::Lines(buffer) => std::mem::take(buffer),
+            BodyFrames::Array(frames) => std::mem::take(frames).buffer,
         };
-        match rest.pending.is_empty() {
-            true => rest.piece,
-            false => rest.pending.into(),
+        rest.into_bytes()
+    }
+
+    /// Begins with the body of another attempt, after the rest of this one. `has_elements` is true if the client has been
+    /// sent elements of the array that it continues.
+    pub(crate) fn begin_again(&mut self, has_elements: bool) {
+        *self = match (self.framing(), has_elements) {
+            (StreamFraming::Array, true) => BodyFrames::Array(ArrayFrames::continuing()),
+            (framing, _) => BodyFrames::new(framing),
+        };
+    }
+
+    /// Returns true if the last frame is damaged, which its data may not show, once.
+    pub(crate) fn take_damage(&mut self) -> bool {
+        match self {
+            BodyFrames::Array(frames) => frames.take_damage(),
+            BodyFrames::Events(_) | BodyFrames::Lines(_) => false,
         }
     }
 
@@ -157,6 +211,7 @@ impl BodyFrames {
                 let line = frame.trim_ascii();
                 (!line.is_empty()).then_some(Cow::Borrowed(line))
             }
+            BodyFrames::Array(_) => element(frame).map(Cow::Borrowed),
         }
     }
 
@@ -168,6 +223,10 @@ impl BodyFrames {
                 let end = frame.len() - frame.trim_ascii_end().len();
                 [data, &frame[frame.len() - end..]].concat()
             }
+            BodyFrames::Array(_) => {
+                let end = frame.len() - element(frame).map_or(0, <[u8]>::len);
+                [&frame[..end], data].concat()
+            }
         }
     }
 
@@ -176,12 +235,8 @@ impl BodyFrames {
     pub(crate) fn has_text(&self, frame: &[u8]) -> bool {
         match self {
             BodyFrames::Events(_) => has_sse_text(frame),
-            BodyFrames::Lines(_) => !frame.trim_ascii().is_empty(),
+            BodyFrames::Lines(_) | BodyFrames::Array(_) => !frame.trim_ascii().is_empty(),
         }
-    }
-
-    pub(crate) fn is_lines(&self) -> bool {
-        matches!(self, BodyFrames::Lines(_))
     }
 }
 

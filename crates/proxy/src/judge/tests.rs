@@ -1,6 +1,7 @@
 //! Tests of judged replies, without a network. `replies` builds replies of each API and reads
 //! the bytes that were sent; `legal` checks their order.
 
+mod arrays;
 mod blocks;
 pub(crate) mod corpus;
 mod equality;
@@ -17,7 +18,8 @@ use bytes::Bytes;
 use ttsr::{Action, Channel, Mode, Pack, PackBuilder, Pattern, Rule};
 
 use super::{
-    Block, BodyFrames, JudgeSettings, ReplyJudge, ReplyReport, TruncatedBody, WholeBodyVerdict,
+    Block, BodyFrames, JudgeSettings, ReplyJudge, ReplyReport, StreamFraming, TruncatedBody,
+    WholeBodyVerdict,
 };
 use crate::config::BlockEnding;
 use crate::routes::ModelApi;
@@ -38,12 +40,58 @@ pub(crate) fn every_api() -> impl Iterator<Item = ModelApi> {
     APIS.into_iter().chain(TEXT_APIS)
 }
 
-/// The framing in which a server of the API streams.
-pub(crate) fn frames_of(api: ModelApi) -> BodyFrames {
-    match api {
-        ModelApi::OllamaChat | ModelApi::OllamaGenerate => BodyFrames::lines(),
-        _ => BodyFrames::events(),
+/// An API in one of the framings in which its servers stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamedApi {
+    pub(crate) api: ModelApi,
+    pub(crate) framing: StreamFraming,
+}
+
+impl From<ModelApi> for StreamedApi {
+    fn from(api: ModelApi) -> StreamedApi {
+        let framing = match api {
+            ModelApi::OllamaChat | ModelApi::OllamaGenerate => StreamFraming::Lines,
+            _ => StreamFraming::Events,
+        };
+        StreamedApi { api, framing }
     }
+}
+
+impl PartialEq<ModelApi> for StreamedApi {
+    fn eq(&self, api: &ModelApi) -> bool {
+        self.api == *api
+    }
+}
+
+impl StreamedApi {
+    /// Returns true if the API has reasoning and tool calls.
+    pub(crate) fn has_parts(self) -> bool {
+        APIS.contains(&self.api)
+    }
+
+    pub(crate) fn is_array(self) -> bool {
+        self.framing == StreamFraming::Array
+    }
+}
+
+/// Gemini without `alt=sse`.
+pub(crate) const GEMINI_ARRAY: StreamedApi = StreamedApi {
+    api: ModelApi::Gemini,
+    framing: StreamFraming::Array,
+};
+
+/// Each API in each of its framings.
+pub(crate) fn every_stream() -> impl Iterator<Item = StreamedApi> {
+    every_api().map(StreamedApi::from).chain([GEMINI_ARRAY])
+}
+
+/// The same for the APIs with reasoning and tool calls.
+pub(crate) fn streams_with_parts() -> impl Iterator<Item = StreamedApi> {
+    every_stream().filter(|api| api.has_parts())
+}
+
+pub(crate) fn frames_of(api: impl Into<StreamedApi>) -> BodyFrames {
+    BodyFrames::new(api.into().framing)
 }
 
 /// Returns the complete frames of the bytes.
@@ -52,8 +100,24 @@ pub(crate) fn next_frames(frames: &mut BodyFrames, bytes: &[u8]) -> Vec<Bytes> {
     std::iter::from_fn(|| frames.next_frame()).collect()
 }
 
-pub(crate) fn new_judge(api: ModelApi, pack: &Pack, settings: JudgeSettings) -> ReplyJudge {
-    ReplyJudge::new(api, frames_of(api), pack, settings).unwrap()
+/// The complete events of the bytes: those of a client that went away can end anywhere.
+pub(crate) fn complete_events(api: impl Into<StreamedApi>, bytes: &[u8]) -> String {
+    let mut frames = frames_of(api);
+    let mut complete = next_frames(&mut frames, bytes).concat();
+    let end = frames.take_ending();
+    if end.contains(&b']') {
+        complete.extend_from_slice(&end);
+    }
+    String::from_utf8(complete).unwrap_or_default()
+}
+
+pub(crate) fn new_judge(
+    api: impl Into<StreamedApi>,
+    pack: &Pack,
+    settings: JudgeSettings,
+) -> ReplyJudge {
+    let api = api.into();
+    ReplyJudge::new(api.api, frames_of(api), pack, settings).unwrap()
 }
 
 pub(crate) const SETTINGS: JudgeSettings = JudgeSettings {
@@ -73,7 +137,7 @@ pub(crate) struct Judged {
 }
 
 pub(crate) fn judge_with<'p>(
-    api: ModelApi,
+    api: impl Into<StreamedApi>,
     pack: &Pack,
     settings: JudgeSettings,
     pieces: impl IntoIterator<Item = &'p [u8]>,
@@ -93,7 +157,7 @@ pub(crate) fn judge_with<'p>(
     }
 }
 
-pub(crate) fn judge(api: ModelApi, pack: &Pack, stream: &str) -> Judged {
+pub(crate) fn judge(api: impl Into<StreamedApi>, pack: &Pack, stream: &str) -> Judged {
     judge_with(api, pack, SETTINGS, [stream.as_bytes()])
 }
 

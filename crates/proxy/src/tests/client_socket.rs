@@ -10,14 +10,16 @@ use hyper::{Request, Response};
 use ttsr::{Action, Channel, Pack, Pattern};
 use ttsr_testing::{Random, skip};
 
-use super::schedules::{complete_events, path_of, type_of};
+use super::schedules::{path_of, type_of};
 use super::{
     BODY, Http, RunningProxy, ScriptedBody, ScriptedServer, TestClient, VERSIONS, client, config,
     open_server, server, start, within,
 };
 use crate::judge::tests::corpus::{api_of, bodies, recorded_replies, wire_files};
 use crate::judge::tests::replies::{Piece, events, seen, stream, stream_of, whole};
-use crate::judge::tests::{APIS, aborting, every_api, legal, pack_of_rules, rule_of};
+use crate::judge::tests::{
+    StreamedApi, aborting, complete_events, every_stream, legal, pack_of_rules, rule_of,
+};
 use crate::routes::ModelApi;
 
 /// The segments of the next reply, and its content type.
@@ -38,7 +40,7 @@ async fn replaying() -> (ScriptedServer, NextReply) {
 }
 
 /// The bytes that a client received, and true if its body ended as complete.
-async fn received(client: &TestClient, proxy: &RunningProxy, api: ModelApi) -> (Vec<u8>, bool) {
+async fn received(client: &TestClient, proxy: &RunningProxy, api: StreamedApi) -> (Vec<u8>, bool) {
     let request = Request::post(proxy.url(path_of(api))).body(Full::<Bytes>::from(BODY));
     let mut response = within(client.request(request.unwrap())).await.unwrap();
     assert_eq!(response.status(), 200, "{api:?}");
@@ -91,8 +93,8 @@ async fn no_byte_of_a_match_reaches_the_socket_however_it_is_cut() {
             let input = [format!("{{\"a\": \"x {head}"), format!("{tail} y\"}}")];
             let (text, input) = (text.each_ref(), input.each_ref());
             let (text, input) = (text.map(String::as_str), input.map(String::as_str));
-            for api in every_api() {
-                let kinds = if APIS.contains(&api) { 3 } else { 1 };
+            for api in every_stream() {
+                let kinds = if api.has_parts() { 3 } else { 1 };
                 let pieces = [
                     Piece::Text(&text),
                     Piece::Reasoning(&text),
@@ -166,7 +168,7 @@ async fn passes(
     for (number, segments) in segmentations.into_iter().enumerate() {
         for (client, proxy) in proxies {
             *reply.lock().unwrap() = (segments.clone(), kind);
-            let (sent, is_complete) = received(client, proxy, api).await;
+            let (sent, is_complete) = received(client, proxy, api.into()).await;
             let is_same = match is_complete {
                 true => sent == body,
                 // A body that ends within a call is broken off.
@@ -224,7 +226,7 @@ async fn go_away(
     proxy: &RunningProxy,
     heard: &mut tokio::sync::mpsc::UnboundedReceiver<super::ScriptedFrames>,
     front: Http,
-    api: ModelApi,
+    api: StreamedApi,
     sent: &[String],
 ) -> (Duration, Vec<u8>) {
     let received = Arc::<Mutex<Vec<u8>>>::default();
@@ -265,10 +267,10 @@ async fn a_client_that_goes_away_at_any_event_cancels_the_server_within_50_ms() 
     let texts = [Piece::Text(&["It is key-0", "1", " not."])];
     let mut times = Vec::new();
     for (front, back) in VERSIONS {
-        for api in every_api() {
+        for api in every_stream() {
             let (upstream, mut heard) = open_server(type_of(api)).await;
             let proxy = start(config(upstream.address, back), acting(Action::Redact)).await;
-            let all = events(api, if APIS.contains(&api) { &pieces } else { &texts });
+            let all = events(api, if api.has_parts() { &pieces } else { &texts });
             for count in 0..all.len() {
                 let sent = &all[..count];
                 let (time, received) = go_away(&proxy, &mut heard, front, api, sent).await;

@@ -6,12 +6,13 @@ use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 use ttsr::{Action, Mode, Pack, Pattern, Rule};
 
-use super::schedules::path_of;
+use super::schedules::{path_of, type_of};
 use super::{
     BODY, Http, RunningProxy, ScriptedBody, ScriptedServer, VERSIONS, client, collected, config,
     open_server, server, start, within,
 };
-use crate::judge::tests::every_api;
+use crate::judge::tests::replies::{Piece, events};
+use crate::judge::tests::{GEMINI_ARRAY, every_stream};
 use crate::routes::ModelApi;
 use crate::{BlockEnding, Mount, UpstreamUrl};
 
@@ -227,7 +228,7 @@ async fn an_error_of_the_proxy_has_the_form_of_the_api() {
     let pack = Pack::builder().rule(rule).build().unwrap();
     let config = config("127.0.0.1:9".parse().unwrap(), Http::One);
     let proxy = start(config, pack).await;
-    for api in every_api() {
+    for api in every_stream() {
         let stopped = "[ttsr: request stopped by rule demo/hi: Not this.]";
         let failed = "ttsr proxy: cannot connect to the server";
         for (body, status, message) in [
@@ -240,7 +241,7 @@ async fn an_error_of_the_proxy_has_the_form_of_the_api() {
             assert_eq!(response.status(), status, "{api:?}");
             let sent: Value = serde_json::from_slice(&collected(response).await).unwrap();
             let is_refused = status == 400;
-            match api {
+            match api.api {
                 ModelApi::OllamaChat | ModelApi::OllamaGenerate => {
                     assert_eq!(sent, json!({"error": message}));
                 }
@@ -289,7 +290,7 @@ async fn an_empty_body_passes_with_its_status() {
     .await;
     for (front, back) in VERSIONS {
         let proxy = start(config(upstream.address, back), pack(Action::Abort)).await;
-        for api in every_api() {
+        for api in every_stream() {
             for (status, is_chunked) in
                 [("200", true), ("200", false), ("202", true), ("204", true)]
             {
@@ -441,4 +442,67 @@ async fn a_held_reply_is_kept_alive_and_stopped_in_the_end() {
         within(frames.closed()).await;
     }
     assert_eq!(proxy.totals.snapshot().blocked, 3);
+}
+
+#[tokio::test]
+async fn a_frame_reaches_the_client_before_the_server_sends_the_next_one() {
+    let pieces = [Piece::Text(&["It is ", "é", " so."])];
+    for (front, back) in VERSIONS {
+        for api in every_stream() {
+            let (upstream, mut heard) = open_server(type_of(api)).await;
+            let proxy = start(config(upstream.address, back), pack(Action::Abort)).await;
+            let client = client(front);
+            let request = client.request(post(&proxy, path_of(api)));
+            let begun = async { tokio::join!(request, heard.recv()) };
+            let (response, frames) = within(begun).await;
+            let (mut response, frames) = (response.unwrap(), frames.unwrap());
+            let what = format!("{api:?} {front:?} {back:?}");
+            let (mut sent, mut received) = (String::new(), Vec::new());
+            let all = events(api, &pieces);
+            let last_text = all
+                .iter()
+                .rposition(|event| event.contains(" so."))
+                .unwrap();
+            let last_text = last_text.min(all.len() - 2);
+            for event in &all[..=last_text] {
+                frames.send(Ok(event.clone().into())).await.unwrap();
+                sent += event;
+                while received.len() < sent.len() {
+                    let frame = within(response.frame()).await.unwrap().unwrap();
+                    received.extend(frame.into_data().unwrap());
+                }
+                assert_eq!(String::from_utf8_lossy(&received), sent, "{what}");
+            }
+            for event in &all[last_text + 1..] {
+                frames.send(Ok(event.clone().into())).await.unwrap();
+            }
+            drop(frames);
+            received.extend(collected(response).await);
+            assert_eq!(String::from_utf8_lossy(&received), all.concat(), "{what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_the_server_that_is_an_array_or_an_object_passes_with_its_status() {
+    let error =
+        r#"{"error": {"code": 429, "message": "key-1234", "status": "RESOURCE_EXHAUSTED"}}"#;
+    for body in [error.to_owned(), format!("[{error}\n]\n")] {
+        let sent = Bytes::from(body);
+        let served = sent.clone();
+        let upstream = server(move |_| {
+            let mut response = Response::new(ScriptedBody::of(vec![served.clone()]));
+            *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+            let kind = type_of(GEMINI_ARRAY).parse().unwrap();
+            response.headers_mut().insert("content-type", kind);
+            async move { response }
+        })
+        .await;
+        let proxy = start(config(upstream.address, Http::One), pack(Action::Abort)).await;
+        let request = post(&proxy, path_of(GEMINI_ARRAY));
+        let response = within(client(Http::One).request(request)).await.unwrap();
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(collected(response).await, sent);
+        assert_eq!(proxy.totals.snapshot().judged, 0);
+    }
 }

@@ -12,7 +12,7 @@ use super::{
     within,
 };
 use crate::judge::tests::replies::{self, Piece};
-use crate::judge::tests::{legal, pack_of_rules, rule_of};
+use crate::judge::tests::{GEMINI_ARRAY, StreamedApi, legal, pack_of_rules, rule_of};
 use crate::routes::ModelApi;
 
 fn retrying() -> Rule {
@@ -171,14 +171,19 @@ async fn the_good_answer_is_spliced_into_the_reply_of_each_api() {
 
 /// The APIs that are tested by a request with a secret and a reply that is taken again, each with its path, its body, and the
 /// member and the value of the second request that have the prompt, the partial and the message.
-fn other_apis() -> [(ModelApi, &'static str, Value, &'static str, Value); 4] {
+fn other_apis() -> [(StreamedApi, &'static str, Value, &'static str, Value); 5] {
     let text = "It is key-1234.";
     let redacted = "It is [redacted].";
     let prompt = json!("It is [redacted].\n\nIt is\n\nNot this.");
     let part = |text: &str| json!([{"text": text}]);
+    let contents = json!([
+        {"role": "user", "parts": part(redacted)},
+        {"role": "model", "parts": part("It is")},
+        {"role": "user", "parts": part("Not this.")},
+    ]);
     [
         (
-            ModelApi::OllamaChat,
+            ModelApi::OllamaChat.into(),
             "/local/api/chat",
             json!({"model": "m", "messages": [{"role": "user", "content": text}]}),
             "messages",
@@ -189,29 +194,32 @@ fn other_apis() -> [(ModelApi, &'static str, Value, &'static str, Value); 4] {
             ]),
         ),
         (
-            ModelApi::OllamaGenerate,
+            ModelApi::OllamaGenerate.into(),
             "/local/api/generate",
             json!({"model": "m", "prompt": text}),
             "prompt",
             prompt.clone(),
         ),
         (
-            ModelApi::OpenAiCompletions,
+            ModelApi::OpenAiCompletions.into(),
             "/local/v1/completions",
             json!({"model": "m", "prompt": text, "stream": true}),
             "prompt",
             prompt,
         ),
         (
-            ModelApi::Gemini,
+            ModelApi::Gemini.into(),
             "/local/v1beta/models/m:streamGenerateContent?alt=sse",
             json!({"contents": [{"role": "user", "parts": part(text)}]}),
             "contents",
-            json!([
-                {"role": "user", "parts": part(redacted)},
-                {"role": "model", "parts": part("It is")},
-                {"role": "user", "parts": part("Not this.")},
-            ]),
+            contents.clone(),
+        ),
+        (
+            GEMINI_ARRAY,
+            "/local/v1beta/models/m:streamGenerateContent?$alt=json",
+            json!({"contents": [{"role": "user", "parts": part(text)}]}),
+            "contents",
+            contents,
         ),
     ]
 }
@@ -265,11 +273,9 @@ async fn other_apis_receive_no_secret_and_are_asked_again() {
             let uri = again.uri().to_string();
             let again: Value = serde_json::from_slice(&again.into_body()).unwrap();
             assert_eq!(again[member], want, "{api:?}");
-            match api {
-                ModelApi::Gemini => {
-                    assert_eq!(uri, "/v1beta/models/other:streamGenerateContent?alt=sse");
-                }
-                _ => assert_eq!(again["model"], "other"),
+            match path.rsplit_once("m:") {
+                Some((_, method)) => assert_eq!(uri, format!("/v1beta/models/other:{method}")),
+                None => assert_eq!(again["model"], "other"),
             }
             let totals = proxy.totals.snapshot();
             assert_eq!((totals.judged, totals.retries, totals.blocked), (1, 1, 0));

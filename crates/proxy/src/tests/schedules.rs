@@ -17,13 +17,18 @@ use super::{
     BODY, Http, PATIENCE, RunningProxy, ScriptedBody, ScriptedFrames, ScriptedServer, client,
     config, no_rules, server, start, within,
 };
+use crate::judge::StreamFraming;
 use crate::judge::tests::replies::{OwnedPiece, random_deltas, stream_of};
-use crate::judge::tests::{APIS, every_api, frames_of, legal, next_frames, pack_of_rules, rule_of};
+use crate::judge::tests::{
+    StreamedApi, complete_events, every_stream, legal, pack_of_rules, rule_of,
+};
 use crate::routes::ModelApi;
 
 /// The path of the API.
-pub(super) fn path_of(api: ModelApi) -> &'static str {
-    match api {
+pub(super) fn path_of(api: impl Into<StreamedApi>) -> &'static str {
+    let streamed = api.into();
+    match streamed.api {
+        ModelApi::Gemini if streamed.is_array() => "/local/v1beta/models/m:streamGenerateContent",
         ModelApi::AnthropicMessages => "/local/v1/messages",
         ModelApi::OpenAiChat => "/local/v1/chat/completions",
         ModelApi::OpenAiResponses => "/local/v1/responses",
@@ -36,10 +41,11 @@ pub(super) fn path_of(api: ModelApi) -> &'static str {
 }
 
 /// The type of a streamed reply of the API.
-pub(super) fn type_of(api: ModelApi) -> &'static str {
-    match api {
-        ModelApi::OllamaChat | ModelApi::OllamaGenerate => "application/x-ndjson",
-        _ => "text/event-stream",
+pub(super) fn type_of(api: impl Into<StreamedApi>) -> &'static str {
+    match api.into().framing {
+        StreamFraming::Lines => "application/x-ndjson",
+        StreamFraming::Events => "text/event-stream",
+        StreamFraming::Array => "application/json; charset=UTF-8",
     }
 }
 
@@ -116,8 +122,8 @@ fn texts(random: &mut Random, is_input: bool) -> Vec<String> {
     random_deltas(random, &text)
 }
 
-fn reply(random: &mut Random, api: ModelApi) -> String {
-    let kinds = if APIS.contains(&api) { 3 } else { 1 };
+fn reply(random: &mut Random, api: StreamedApi) -> String {
+    let kinds = if api.has_parts() { 3 } else { 1 };
     let pieces: Vec<OwnedPiece> = (0..1 + random.below(3))
         .map(|_| match random.below(kinds) {
             0 => OwnedPiece::Text(texts(random, false)),
@@ -142,7 +148,7 @@ struct Received {
 async fn receive(
     proxy: &RunningProxy,
     http: Http,
-    api: ModelApi,
+    api: StreamedApi,
     number: usize,
     frames: usize,
 ) -> Received {
@@ -192,12 +198,6 @@ async fn serve(frames: ScriptedFrames, pieces: Vec<Bytes>, end: ServerEnd) {
     }
 }
 
-/// The complete events of the bytes: those of a client that went away can end anywhere.
-pub(super) fn complete_events(api: ModelApi, bytes: &[u8]) -> String {
-    let complete = next_frames(&mut frames_of(api), bytes).concat();
-    String::from_utf8(complete).unwrap_or_default()
-}
-
 #[test]
 fn whatever_happens_one_legal_end_no_leak_and_nothing_left() {
     // The schedules wait for each other's timers and sockets if they share a thread.
@@ -221,7 +221,7 @@ struct ServedReply {
 }
 
 impl ServedReply {
-    fn random(random: &mut Random, api: ModelApi, end: ServerEnd) -> ServedReply {
+    fn random(random: &mut Random, api: StreamedApi, end: ServerEnd) -> ServedReply {
         let body = reply(random, api);
         let sent_len = match end {
             ServerEnd::Complete | ServerEnd::Gzip => body.len(),
@@ -243,7 +243,7 @@ const ATTEMPTS: usize = 4;
 /// response is sent once its fields are known.
 struct ServedRequest {
     number: usize,
-    head: oneshot::Sender<(ModelApi, bool)>,
+    head: oneshot::Sender<(StreamedApi, bool)>,
     frames: ScriptedFrames,
 }
 
@@ -279,7 +279,7 @@ async fn telling_server() -> (ScriptedServer, mpsc::UnboundedReceiver<ServedRequ
 /// Answers the requests of a schedule until the client is `done` and the last one is closed. Returns the number of them.
 async fn serve_attempts(
     heard: &mut mpsc::UnboundedReceiver<ServedRequest>,
-    (number, api): (usize, ModelApi),
+    (number, api): (usize, StreamedApi),
     attempts: &[ServedReply],
     mut done: oneshot::Receiver<()>,
     began: impl Fn(),
@@ -332,7 +332,7 @@ async fn run_schedules(schedules: Range<usize>) -> (u64, u64, u64) {
             proxies.push((http, start(config, pack()).await));
         }
     }
-    let apis: Vec<ModelApi> = every_api().collect();
+    let apis: Vec<StreamedApi> = every_stream().collect();
     let (mut endings, mut broken, mut again) = (0, 0, 0);
     for number in schedules {
         let api = random.pick(&apis);

@@ -23,7 +23,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use super::schedules::{path_of, type_of};
 use super::{BODY, Http, ScriptedBody, collected, config, get, no_rules, start, within};
-use crate::judge::tests::every_api;
+use crate::judge::tests::every_stream;
 use crate::judge::tests::replies::{Piece, events};
 use crate::{ListenerTls, Mount, Proxy, ProxyConfig, UpstreamUrl};
 
@@ -204,7 +204,7 @@ async fn secure_server(
                             .parse()
                             .unwrap();
                         request.into_body().collect().await?;
-                        let api = every_api().nth(number).unwrap();
+                        let api = every_stream().nth(number).unwrap();
                         let frames = events(api, &[Piece::Text(&["Well, ", "é", "."])]);
                         let frames = frames.into_iter().map(Bytes::from).collect();
                         let mut response = Response::new(ScriptedBody::of(frames));
@@ -278,7 +278,7 @@ async fn through_tls(authority: &Authority) {
             ..ProxyConfig::default()
         };
         let proxy = start(config, no_rules()).await;
-        for (number, api) in every_api().enumerate() {
+        for (number, api) in every_stream().enumerate() {
             for front in [Http::One, Http::Two] {
                 let request = Request::post(proxy.url(path_of(api))).header("x-api", number);
                 let request = request.body(Full::from(BODY)).unwrap();

@@ -839,6 +839,48 @@ fn an_event_over_the_cap_is_counted() {
 }
 
 #[test]
+fn a_document_is_read_like_the_one_line_of_a_body_whatever_came_before() {
+    for document in [
+        r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]}}]}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"a","text":"b"}]}}]}"#,
+        r#"[{"candidates":[]}, {"error": {"message": "Busy"}}]"#,
+        "{\"candidates\":\n[\n{\"finishReason\":\"STOP\"\n}]}",
+        r#"{"candidates":[}"#,
+        "7",
+        "",
+    ] {
+        let read = |cap: usize, is_framed: bool| {
+            let mut events = Vec::new();
+            let mut on = |name: &str, event: Event| events.push((name.to_owned(), event));
+            let mut reader = Reader::with_cap("body", cap).expecting(WireFormat::Gemini);
+            let first = br#"{"candidates":[]}"#;
+            let mut records = 0;
+            let mut seen = |_: WireRecord<'_>| records += 1;
+            match is_framed {
+                true => {
+                    reader.push_records(first, &mut seen, &mut on);
+                    reader.push_records(b"\n", &mut seen, &mut on);
+                    let line = document.replace('\n', " ");
+                    reader.push_records(line.as_bytes(), &mut seen, &mut on);
+                    reader.push_records(b"\n", &mut seen, &mut on);
+                }
+                false => {
+                    reader.push_document(first, &mut seen, &mut on);
+                    reader.push_document(document.as_bytes(), &mut seen, &mut on);
+                }
+            }
+            assert!(is_framed || !reader.has_partial_document());
+            reader.finish(&mut on);
+            let counts = [reader.malformed_events(), reader.ambiguous_documents()];
+            (events, counts, records)
+        };
+        for cap in [17, 1 << 20] {
+            assert_eq!(read(cap, true), read(cap, false), "{document} {cap}");
+        }
+    }
+}
+
+#[test]
 fn a_line_of_100_megabytes_costs_itself_only() {
     let mut events = Events::new();
     let mut on = |stream: &str, event: Event| events.push((stream.to_owned(), event));

@@ -7,9 +7,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use ttsr_wire::{JsonValue, WireFormat};
 
-use super::{COMMENT, EventHold, ReplyApi, ReplyEvent, SplicedEvent, copied, value_of};
+use super::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, copied, value_of};
 use crate::config::BlockEnding;
 use crate::json_spans::{JsonEdits, elements, member, members, parse, quoted, span, string};
+use crate::judge::output::JudgedOutput;
 
 #[derive(Debug, Default)]
 pub(super) struct ChatReplyState {
@@ -125,7 +126,7 @@ impl ChatReplyState {
         (self.id, self.model, self.created) = (first.id, first.model, first.created);
     }
 
-    fn push_chunk(&self, choices: Value, usage: Option<Value>, out: &mut Vec<u8>) {
+    fn push_chunk(&self, choices: Value, usage: Option<Value>, out: &mut JudgedOutput) {
         let unsent = self.unsent.as_ref().filter(|_| self.id.is_none());
         let id = self.id.as_ref().or_else(|| unsent?.id.as_ref());
         let model = unsent.map_or(&self.model, |unsent| &unsent.model);
@@ -146,7 +147,7 @@ impl ChatReplyState {
         if let Some(usage) = usage {
             chunk["usage"] = usage;
         }
-        out.extend_from_slice(format!("data: {chunk}\n\n").as_bytes());
+        out.push_data(&chunk);
     }
 }
 
@@ -270,7 +271,7 @@ impl ReplyApi for ChatReplyState {
         !self.has_ended && self.choices.values().all(is_open)
     }
 
-    fn splice(&mut self, _: &mut Vec<u8>) {
+    fn splice(&mut self, _: &mut JudgedOutput) {
         let with_text = self.choices.iter().filter(|(_, choice)| choice.has_text);
         self.gaps = with_text.map(|(index, _)| *index).collect();
     }
@@ -328,12 +329,12 @@ impl ReplyApi for ChatReplyState {
     }
 
     /// A comment is not used within a reply, because some clients parse it as data.
-    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+    fn keep_alive(&mut self, out: &mut JudgedOutput) {
         let open = self.choices.iter().find(|(_, choice)| !choice.is_over);
         let open = open.map(|(index, _)| *index);
         let first = self.arrived.first().filter(|_| self.choices.is_empty());
         let Some(index) = open.or(first.copied()) else {
-            return out.extend_from_slice(COMMENT);
+            return out.push_comment();
         };
         if let Some(unsent) = self.unsent.take() {
             self.adopt(unsent);
@@ -342,7 +343,7 @@ impl ReplyApi for ChatReplyState {
         self.push_chunk(empty, self.has_usage.then_some(Value::Null), out);
     }
 
-    fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>) {
+    fn end(&self, reason: &str, ending: BlockEnding, out: &mut JudgedOutput) {
         if self.has_ended {
             return;
         }
@@ -376,7 +377,7 @@ impl ReplyApi for ChatReplyState {
             let unknown = || json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
             push(json!([]), Some(self.usage.clone().unwrap_or_else(unknown)));
         }
-        out.extend_from_slice(b"data: [DONE]\n\n");
+        out.rest.extend_from_slice(b"data: [DONE]\n\n");
     }
 
     fn whole(&self, reply: &Value, reason: &str) -> Value {

@@ -9,6 +9,7 @@ use ttsr_wire::{JsonValue, WireFormat};
 use super::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, copied, value_of};
 use crate::config::BlockEnding;
 use crate::json_spans::{JsonEdits, elements, member, members, parse, quoted, span, string};
+use crate::judge::output::JudgedOutput;
 
 #[derive(Debug, Default)]
 pub(super) struct GeminiReplyState {
@@ -73,10 +74,10 @@ impl GeminiCandidate {
 }
 
 impl GeminiReplyState {
-    fn push_chunk(&self, candidates: Value, out: &mut Vec<u8>) {
+    fn push_chunk(&self, candidates: Value, out: &mut JudgedOutput) {
         let mut chunk = self.members.clone();
         chunk.insert("candidates".into(), candidates);
-        out.extend_from_slice(format!("data: {}\n\n", Value::Object(chunk)).as_bytes());
+        out.push_data(&Value::Object(chunk));
     }
 }
 
@@ -166,7 +167,7 @@ impl ReplyApi for GeminiReplyState {
         !self.has_blocked_prompt && self.candidates.values().all(is_open)
     }
 
-    fn splice(&mut self, _: &mut Vec<u8>) {
+    fn splice(&mut self, _: &mut JudgedOutput) {
         let with_text = self.candidates.iter().filter(|(_, sent)| sent.has_text);
         self.gaps = with_text.map(|(index, _)| *index).collect();
         self.arriving = None;
@@ -198,7 +199,7 @@ impl ReplyApi for GeminiReplyState {
     }
 
     /// A chunk with an empty text. Google's client for JavaScript does not accept comments.
-    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+    fn keep_alive(&mut self, out: &mut JudgedOutput) {
         let open = self.candidates.iter().find(|(_, sent)| !sent.is_over);
         let index = open.map_or(0, |(index, _)| *index);
         if open.is_some() || self.candidates.is_empty() {
@@ -206,7 +207,7 @@ impl ReplyApi for GeminiReplyState {
         }
     }
 
-    fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>) {
+    fn end(&self, reason: &str, ending: BlockEnding, out: &mut JudgedOutput) {
         if self.has_blocked_prompt {
             return;
         }

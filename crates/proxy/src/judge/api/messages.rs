@@ -6,9 +6,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use ttsr_wire::{JsonValue, WireFormat};
 
-use super::{COMMENT, EventHold, ReplyApi, ReplyEvent, SplicedEvent, copied, push_event};
+use super::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, copied};
 use crate::config::BlockEnding;
 use crate::json_spans::{JsonEdits, member, members, parse, quoted, span, string};
+use crate::judge::output::JudgedOutput;
 
 #[derive(Debug, Default)]
 pub(super) struct MessagesReply {
@@ -198,10 +199,10 @@ impl ReplyApi for MessagesReply {
         !self.has_call && !self.has_ended
     }
 
-    fn splice(&mut self, out: &mut Vec<u8>) {
+    fn splice(&mut self, out: &mut JudgedOutput) {
         if let Some(open) = self.open.take() {
             let stop = json!({"type": "content_block_stop", "index": open.index});
-            push_event(out, "content_block_stop", &stop);
+            out.push_event("content_block_stop", &stop);
         }
         (self.base, self.usage) = (self.next, None);
         self.arriving.clear();
@@ -239,19 +240,19 @@ impl ReplyApi for MessagesReply {
     }
 
     /// Clients count an empty delta as progress, but not a `ping`, which is sent where no text is open.
-    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+    fn keep_alive(&mut self, out: &mut JudgedOutput) {
         match self.open.filter(|open| open.is_text) {
             Some(OpenBlock { index, .. }) => {
                 let delta = json!({"type": "text_delta", "text": ""});
                 let delta = json!({"type": "content_block_delta", "index": index, "delta": delta});
-                push_event(out, "content_block_delta", &delta);
+                out.push_event("content_block_delta", &delta);
             }
-            None if self.has_begun => push_event(out, "ping", &json!({"type": "ping"})),
-            None => out.extend_from_slice(COMMENT),
+            None if self.has_begun => out.push_event("ping", &json!({"type": "ping"})),
+            None => out.push_comment(),
         }
     }
 
-    fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>) {
+    fn end(&self, reason: &str, ending: BlockEnding, out: &mut JudgedOutput) {
         if self.has_ended {
             return;
         }
@@ -261,27 +262,26 @@ impl ReplyApi for MessagesReply {
                 "stop_reason": null, "stop_sequence": null,
                 "usage": {"input_tokens": 0, "output_tokens": 0},
             });
-            push_event(
-                out,
+            out.push_event(
                 "message_start",
                 &json!({"type": "message_start", "message": message}),
             );
         }
         let stop = |index| json!({"type": "content_block_stop", "index": index});
         if let Some(open) = self.open {
-            push_event(out, "content_block_stop", &stop(open.index));
+            out.push_event("content_block_stop", &stop(open.index));
         }
         let index = self.next;
         let block = json!({"type": "text", "text": ""});
         let start = json!({"type": "content_block_start", "index": index, "content_block": block});
-        push_event(out, "content_block_start", &start);
+        out.push_event("content_block_start", &start);
         let delta = json!({"type": "text_delta", "text": reason});
         let delta = json!({"type": "content_block_delta", "index": index, "delta": delta});
-        push_event(out, "content_block_delta", &delta);
-        push_event(out, "content_block_stop", &stop(index));
+        out.push_event("content_block_delta", &delta);
+        out.push_event("content_block_stop", &stop(index));
         if ending == BlockEnding::Hard {
             let error = json!({"type": "invalid_request_error", "message": reason});
-            return push_event(out, "error", &json!({"type": "error", "error": error}));
+            return out.push_event("error", &json!({"type": "error", "error": error}));
         }
         // The client runs the calls that it was sent, and continues.
         let stop_reason = if self.has_call {
@@ -294,8 +294,8 @@ impl ReplyApi for MessagesReply {
             "delta": {"stop_reason": stop_reason, "stop_sequence": null},
             "usage": {"output_tokens": self.output_tokens},
         });
-        push_event(out, "message_delta", &end);
-        push_event(out, "message_stop", &json!({"type": "message_stop"}));
+        out.push_event("message_delta", &end);
+        out.push_event("message_stop", &json!({"type": "message_stop"}));
     }
 
     fn whole(&self, reply: &Value, reason: &str) -> Value {

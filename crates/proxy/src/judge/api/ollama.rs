@@ -6,6 +6,7 @@ use ttsr_wire::{JsonValue, WireFormat};
 use super::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, copied};
 use crate::config::BlockEnding;
 use crate::json_spans::{JsonEdits, member, members, parse, quoted, span, string};
+use crate::judge::output::JudgedOutput;
 
 #[derive(Debug)]
 pub(super) struct OllamaReplyState {
@@ -73,8 +74,8 @@ impl OllamaReplyState {
         }
     }
 
-    fn push_line(line: &Value, out: &mut Vec<u8>) {
-        out.extend_from_slice(format!("{line}\n").as_bytes());
+    fn push_line(line: &Value, out: &mut JudgedOutput) {
+        out.rest.extend_from_slice(format!("{line}\n").as_bytes());
     }
 }
 
@@ -132,7 +133,7 @@ impl ReplyApi for OllamaReplyState {
         self.progress == OllamaProgress::Open
     }
 
-    fn splice(&mut self, _: &mut Vec<u8>) {
+    fn splice(&mut self, _: &mut JudgedOutput) {
         self.gap = if self.has_text { "\n\n" } else { "" };
     }
 
@@ -163,14 +164,14 @@ impl ReplyApi for OllamaReplyState {
         SplicedEvent::edited(data, &edits)
     }
 
-    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+    fn keep_alive(&mut self, out: &mut JudgedOutput) {
         if self.progress < OllamaProgress::Ended {
             self.has_sent = true;
             Self::push_line(&self.line(""), out);
         }
     }
 
-    fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>) {
+    fn end(&self, reason: &str, ending: BlockEnding, out: &mut JudgedOutput) {
         if self.progress == OllamaProgress::Ended {
             return;
         }

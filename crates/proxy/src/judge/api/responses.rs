@@ -7,9 +7,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use ttsr_wire::{JsonValue, WireFormat};
 
-use super::{COMMENT, EventHold, ReplyApi, ReplyEvent, SplicedEvent, push_event};
+use super::{EventHold, ReplyApi, ReplyEvent, SplicedEvent};
 use crate::config::BlockEnding;
 use crate::json_spans::{JsonEdits, elements, member, members, parse, span, string};
+use crate::judge::output::JudgedOutput;
 
 #[derive(Debug, Default)]
 pub(super) struct ResponsesReply {
@@ -216,7 +217,7 @@ impl ReplyApi for ResponsesReply {
         !self.has_ended && !self.done.values().any(is_sent_call)
     }
 
-    fn splice(&mut self, out: &mut Vec<u8>) {
+    fn splice(&mut self, out: &mut JudgedOutput) {
         let mut events = EndEvents {
             sequence: self.sequence,
             out,
@@ -286,9 +287,9 @@ impl ReplyApi for ResponsesReply {
 
     /// Codex counts only events, and no comments. The numbers of the events that follow are moved, so that they have no
     /// gap.
-    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+    fn keep_alive(&mut self, out: &mut JudgedOutput) {
         let Some(response) = self.response.as_ref().filter(|_| !self.has_ended) else {
-            return out.extend_from_slice(COMMENT);
+            return out.push_comment();
         };
         let mut events = EndEvents {
             sequence: self.sequence,
@@ -299,7 +300,7 @@ impl ReplyApi for ResponsesReply {
         self.has_kept_alive = true;
     }
 
-    fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>) {
+    fn end(&self, reason: &str, ending: BlockEnding, out: &mut JudgedOutput) {
         if self.has_ended {
             return;
         }
@@ -376,7 +377,7 @@ fn message_item(text: &str, status: &str) -> Value {
 /// Writes the events that end a response.
 struct EndEvents<'o> {
     sequence: u64,
-    out: &'o mut Vec<u8>,
+    out: &'o mut JudgedOutput,
 }
 
 impl EndEvents<'_> {
@@ -384,7 +385,7 @@ impl EndEvents<'_> {
         members["type"] = json!(kind);
         members["sequence_number"] = json!(self.sequence);
         self.sequence += 1;
-        push_event(self.out, kind, &members);
+        self.out.push_event(kind, &members);
     }
 
     /// Ends an item that was sent in part, and returns it.

@@ -4,13 +4,13 @@ use bytes::Bytes;
 use ttsr::{Action, Mode, Pattern};
 
 use super::legal;
-use super::replies::{Piece, events, seen, stream, whole};
+use super::replies::{ARRAY_END, Piece, events, seen, stream, whole};
 use super::{
-    APIS, Judged, SETTINGS, aborting, every_api, frames_of, judge, judge_whole, judge_with,
-    new_judge, next_frames, pack_of,
+    APIS, GEMINI_ARRAY, Judged, SETTINGS, StreamedApi, aborting, complete_events, every_api,
+    every_stream, judge, judge_whole, judge_with, new_judge, pack_of, streams_with_parts,
 };
 use crate::config::BlockEnding;
-use crate::judge::{BodyFrames, JudgeSettings, TruncatedBody};
+use crate::judge::{JudgeSettings, StreamFraming, TruncatedBody};
 use crate::routes::ModelApi::{
     self, AnthropicMessages, Gemini, OllamaChat, OllamaGenerate, OpenAiChat, OpenAiCompletions,
     OpenAiResponses,
@@ -35,12 +35,12 @@ fn a_reply_without_a_hit_passes_byte_for_byte_under_every_segmentation() {
     let pack = pack_of(Pattern::regex("key-[0-9]{4}\\b"), |rule| {
         rule.action = Action::Redact
     });
-    for api in APIS {
+    for api in streams_with_parts() {
         let text = stream(api, &usual()).replace('\r', "");
         let crlf = text.replace('\n', "\r\n");
-        let commented = match frames_of(api) {
-            BodyFrames::Events(_) => format!(": hello\n\n{text}\n: bye\n\n"),
-            BodyFrames::Lines(_) => format!("\n\n{text}\n\n"),
+        let commented = match api.framing {
+            StreamFraming::Events => format!(": hello\n\n{text}\n: bye\n\n"),
+            StreamFraming::Lines | StreamFraming::Array => format!("\n\n{text}\n\n"),
         };
         for text in [text, crlf, commented] {
             let bytes = text.as_bytes();
@@ -61,7 +61,7 @@ fn a_reply_without_a_hit_passes_byte_for_byte_under_every_segmentation() {
 
 #[test]
 fn text_leaves_as_it_arrives_and_a_call_leaves_whole_when_it_is_complete() {
-    for api in APIS {
+    for api in streams_with_parts() {
         let pack = aborting("never");
         let mut judge = new_judge(api, &pack, SETTINGS);
         let (mut sent, mut shown_early) = (String::new(), false);
@@ -86,7 +86,8 @@ fn text_leaves_as_it_arrives_and_a_call_leaves_whole_when_it_is_complete() {
 }
 
 /// The end of a reply whose second text is forbidden.
-fn blocked(api: ModelApi, settings: JudgeSettings, pieces: &[Piece<'_>]) -> Judged {
+fn blocked(api: impl Into<StreamedApi>, settings: JudgeSettings, pieces: &[Piece<'_>]) -> Judged {
+    let api = api.into();
     let judged = judge_with(
         api,
         &aborting("forbidden"),
@@ -103,15 +104,33 @@ fn a_blocked_text_ends_with_the_reason_and_a_normal_stop() {
     let pieces = [Piece::Text(&["So: ", "for", "bidden", " more"])];
     let reason = "[ttsr: reply stopped by rule demo/rule: Not this.]";
     for (api, text, finish) in [
-        (AnthropicMessages, format!("So: for{reason}"), "end_turn"),
-        (OpenAiChat, format!("So: for\n\n{reason}"), "stop"),
-        (OpenAiCompletions, format!("So: for\n\n{reason}"), "stop"),
-        (Gemini, format!("So: for\n\n{reason}"), "STOP"),
-        (OllamaChat, format!("So: for\n\n{reason}"), "stop"),
-        (OllamaGenerate, format!("So: for\n\n{reason}"), "stop"),
-        (OpenAiResponses, format!("So: for{reason}"), "completed"),
+        (
+            AnthropicMessages.into(),
+            format!("So: for{reason}"),
+            "end_turn",
+        ),
+        (OpenAiChat.into(), format!("So: for\n\n{reason}"), "stop"),
+        (
+            OpenAiCompletions.into(),
+            format!("So: for\n\n{reason}"),
+            "stop",
+        ),
+        (Gemini.into(), format!("So: for\n\n{reason}"), "STOP"),
+        (GEMINI_ARRAY, format!("So: for\n\n{reason}"), "STOP"),
+        (OllamaChat.into(), format!("So: for\n\n{reason}"), "stop"),
+        (
+            OllamaGenerate.into(),
+            format!("So: for\n\n{reason}"),
+            "stop",
+        ),
+        (
+            OpenAiResponses.into(),
+            format!("So: for{reason}"),
+            "completed",
+        ),
     ] {
         let judged = blocked(api, SETTINGS, &pieces);
+        legal::check(api, &judged.sent);
         let seen = seen(&judged.sent);
         assert_eq!(
             (&*seen.text, &seen.finishes[..]),
@@ -127,6 +146,16 @@ fn a_blocked_text_ends_with_the_reason_and_a_normal_stop() {
             SETTINGS,
             bytes.as_bytes().chunks(1),
         );
+        // In an array, the whitespace before the first element that is not sent has been sent if it arrived alone.
+        let is_blank = |char: &char| !matches!(char, '\r' | '\n');
+        let without_blanks = |judged: Judged| Judged {
+            sent: judged.sent.chars().filter(is_blank).collect(),
+            ..judged
+        };
+        let (single, judged) = match api.is_array() {
+            true => (without_blanks(single), without_blanks(judged)),
+            false => (single, judged),
+        };
         assert_eq!(single, judged, "{api:?}");
     }
 }
@@ -136,13 +165,14 @@ fn a_hard_block_ends_as_a_failure_that_no_client_retries() {
     let pieces = [Piece::Text(&["forbidden"])];
     let reason = "[ttsr: reply stopped by rule demo/rule: Not this.]";
     for (api, finish, errors) in [
-        (AnthropicMessages, "error", 1),
-        (OpenAiChat, "content_filter", 0),
-        (OpenAiCompletions, "content_filter", 0),
-        (Gemini, "SAFETY", 0),
-        (OllamaChat, "error", 1),
-        (OllamaGenerate, "error", 1),
-        (OpenAiResponses, "failed", 1),
+        (AnthropicMessages.into(), "error", 1),
+        (OpenAiChat.into(), "content_filter", 0),
+        (OpenAiCompletions.into(), "content_filter", 0),
+        (Gemini.into(), "SAFETY", 0),
+        (GEMINI_ARRAY, "SAFETY", 0),
+        (OllamaChat.into(), "error", 1),
+        (OllamaGenerate.into(), "error", 1),
+        (OpenAiResponses.into(), "failed", 1),
     ] {
         let seen = seen(&blocked(api, HARD, &pieces).sent);
         assert_eq!(seen.text, reason, "{api:?}");
@@ -169,11 +199,12 @@ fn no_trace_of_a_blocked_call_is_sent_and_the_stop_reason_is_not_that_of_a_call(
         Piece::Tool("bash", &["{\"command\": \"forb", "idden\"}"]),
     ];
     for (api, finish) in [
-        (AnthropicMessages, "end_turn"),
-        (OpenAiChat, "stop"),
-        (OpenAiResponses, "completed"),
-        (Gemini, "STOP"),
-        (OllamaChat, "stop"),
+        (AnthropicMessages.into(), "end_turn"),
+        (OpenAiChat.into(), "stop"),
+        (OpenAiResponses.into(), "completed"),
+        (Gemini.into(), "STOP"),
+        (GEMINI_ARRAY, "STOP"),
+        (OllamaChat.into(), "stop"),
     ] {
         let judged = blocked(api, SETTINGS, &pieces);
         let seen = seen(&judged.sent);
@@ -190,10 +221,11 @@ fn a_call_that_left_before_another_was_blocked_runs() {
         Piece::Tool("bash", &["{\"command\": \"forbidden\"}"]),
     ];
     for (api, finish) in [
-        (AnthropicMessages, "tool_use"),
-        (OpenAiResponses, "completed"),
-        (Gemini, "STOP"),
-        (OllamaChat, "stop"),
+        (AnthropicMessages.into(), "tool_use"),
+        (OpenAiResponses.into(), "completed"),
+        (Gemini.into(), "STOP"),
+        (GEMINI_ARRAY, "STOP"),
+        (OllamaChat.into(), "stop"),
     ] {
         let seen = seen(&blocked(api, SETTINGS, &pieces).sent);
         assert_eq!(seen.tools, ["read"], "{api:?}");
@@ -238,7 +270,7 @@ fn a_message_does_not_repeat_the_text_that_matched() {
         rule.action = Action::Abort;
         rule.message = Some("Do not write {{ match.text }}.".into());
     });
-    for api in APIS {
+    for api in streams_with_parts() {
         let judged = judge(api, &pack, &stream(api, &[Piece::Text(&["key-1234"])]));
         assert!(judged.report.is_blocked);
         assert!(!judged.sent.contains("1234"), "{}", judged.sent);
@@ -255,18 +287,18 @@ fn a_shadow_run_delays_and_changes_nothing() {
         Piece::Text(&["forbidden"]),
         Piece::Tool("bash", &["{\"a\": ", "\"forbidden\"}"]),
     ];
-    for api in APIS {
+    for api in streams_with_parts() {
         let pack = aborting("forbidden");
         let mut judge = new_judge(api, &pack, settings);
+        let mut end = String::new();
         for event in events(api, &pieces) {
             judge.push(Bytes::copy_from_slice(event.as_bytes()));
-            assert_eq!(
-                String::from_utf8(judge.take().into()).unwrap(),
-                event,
-                "{api:?}"
-            );
+            let sent = String::from_utf8(judge.take().into()).unwrap();
+            end = event.strip_prefix(&sent).unwrap().to_owned();
+            assert!(end.is_empty() || end == ARRAY_END, "{api:?} {sent}");
         }
         assert_eq!(judge.finish(), Ok(()));
+        assert_eq!(judge.take(), end);
     }
 }
 
@@ -274,15 +306,8 @@ fn a_shadow_run_delays_and_changes_nothing() {
 fn a_reply_that_breaks_off_is_a_prefix_without_an_incomplete_call() {
     let pack = aborting("never");
     let all = usual();
-    for api in every_api() {
-        let text = stream(
-            api,
-            if APIS.contains(&api) {
-                &all
-            } else {
-                &all[1..2]
-            },
-        );
+    for api in every_stream() {
+        let text = stream(api, if api.has_parts() { &all } else { &all[1..2] });
         for end in 0..text.len() {
             let Some(cut) = text.get(..end) else { continue };
             let judged = judge(api, &pack, cut);
@@ -292,8 +317,7 @@ fn a_reply_that_breaks_off_is_a_prefix_without_an_incomplete_call() {
                 assert!(judged.sent.contains("[ttsr: reply stopped: "), "{what}");
                 continue;
             }
-            let events = next_frames(&mut frames_of(api), judged.sent.as_bytes()).concat();
-            legal::check_prefix(api, std::str::from_utf8(&events).unwrap());
+            legal::check_prefix(api, &complete_events(api, judged.sent.as_bytes()));
             assert!(text.starts_with(&judged.sent), "{what}");
             let seen = seen(&judged.sent);
             for (name, input) in [
@@ -319,7 +343,7 @@ fn a_keep_alive_event_moves_the_numbers_of_later_events_and_nothing_else() {
         Piece::Text(&["so ", "key-12", " it is"]),
         Piece::Tool("bash", &["{\"command\":", " \"zebra\"}"]),
     ];
-    for api in APIS {
+    for api in streams_with_parts() {
         let all = events(api, &pieces);
         for at in 0..all.len() {
             let mut judge = new_judge(api, &pack, SETTINGS);
@@ -584,7 +608,7 @@ fn a_call_that_wants_a_review_is_stopped_if_it_must_not_run_without_one() {
         ttsr::Pack::from_toml(&toml).unwrap()
     };
     let pieces = [Piece::Tool("bash", &["{\"command\": \"dep", "loy\"}"])];
-    for api in APIS {
+    for api in streams_with_parts() {
         let text = stream(api, &pieces);
         assert_eq!(judge(api, &reviewing(false), &text).sent, text);
         let stopped = judge(api, &reviewing(true), &text);

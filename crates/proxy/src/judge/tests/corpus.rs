@@ -10,7 +10,10 @@ use ttsr_wire::{Reader, WireFormat};
 
 use super::replay::{replay, verdicts_of};
 use super::replies::{OwnedPiece, Piece, stream, stream_of};
-use super::{APIS, SETTINGS, aborting, judge_whole, judge_with, new_judge, rule_of};
+use super::{
+    SETTINGS, StreamedApi, aborting, judge_whole, judge_with, new_judge, rule_of,
+    streams_with_parts,
+};
 use crate::routes::ModelApi;
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -126,7 +129,7 @@ pub(crate) fn api_of(body: &[u8]) -> Option<ModelApi> {
 }
 
 /// Checks that the body passes in pieces of `size` bytes. Returns false if it ends within a call.
-fn passes(api: ModelApi, pack: &Pack, body: &[u8], size: usize, name: &str) -> bool {
+fn passes(api: impl Into<StreamedApi>, pack: &Pack, body: &[u8], size: usize, name: &str) -> bool {
     let judged = judge_with(api, pack, SETTINGS, body.chunks(size));
     assert!(!judged.report.is_blocked, "{name}: {}", judged.sent);
     let body = String::from_utf8_lossy(body);
@@ -172,7 +175,7 @@ fn recorded_bodies_pass_byte_for_byte_under_every_segmentation() {
 fn a_call_whose_input_has_several_lines_passes_in_every_api() {
     let pack = aborting("a text that no reply has");
     let input = ["{\"path\": [\n  ", "1\r\n", "]\n}"];
-    for api in APIS {
+    for api in streams_with_parts() {
         let body = stream(api, &[Piece::Text(&["Now."]), Piece::Tool("edit", &input)]);
         for size in [1, body.len()] {
             assert!(passes(
@@ -195,7 +198,7 @@ fn recorded_replies_pass_byte_for_byte_in_every_api() {
     let mut random = Random::new(13);
     let mut streams = 0;
     for (name, pieces) in recorded_replies(&folder, 1) {
-        for api in APIS.into_iter().filter(|api| can_have(*api, &pieces)) {
+        for api in streams_with_parts().filter(|api| can_have(api.api, &pieces)) {
             let body = stream_of(api, &pieces).into_bytes();
             let name = format!("{api:?} {name}");
             // Byte by byte takes long, so one API of the five is read so.
@@ -240,7 +243,13 @@ const PLANTED: &str = "planted-0123456789abcdef";
 const PLANTED_PATTERN: &str = "planted-[0-9a-f]{16}";
 
 /// Checks that the verdicts on a body are those of `ttsr replay`, and that nothing changes without a verdict that acts.
-fn judged_as_replayed(api: ModelApi, pack: &Pack, body: &str, size: usize, name: &str) -> bool {
+fn judged_as_replayed(
+    api: impl Into<StreamedApi>,
+    pack: &Pack,
+    body: &str,
+    size: usize,
+    name: &str,
+) -> bool {
     let mut judge = new_judge(api, pack, SETTINGS);
     let mut sent = Vec::new();
     for piece in body.as_bytes().chunks(size) {
@@ -278,10 +287,11 @@ fn verdicts_on_recorded_replies_are_those_of_a_replay_and_planted_secrets_do_not
         .collect();
     let mut random = Random::new(17);
     let (mut seen, mut streams, mut acted, mut cuts) = (0, 0, 0, 0);
+    let apis: Vec<StreamedApi> = streams_with_parts().collect();
     for (name, pieces) in recorded_replies(&folder, 2) {
         seen += 1;
-        let api = random.pick(&APIS);
-        if can_have(api, &pieces) {
+        let api = random.pick(&apis);
+        if can_have(api.api, &pieces) {
             let body = stream_of(api, &pieces);
             let name = format!("{api:?} {name} as recorded");
             // With all packs, and with one of them alone.

@@ -18,8 +18,8 @@ use ttsr_testing::{Random, in_parts, scale, skip};
 use super::corpus::{all_recorded_replies, api_of, bodies, can_have, wire_files};
 use super::replay::{Found, replay, verdicts_of};
 use super::replies::{OwnedPiece, Piece, stream, stream_of};
-use super::{APIS, SETTINGS, every_api, new_judge, pack_of_rules, rule_of};
-use crate::judge::{JudgeSettings, WholeBodyVerdict};
+use super::{SETTINGS, StreamedApi, every_stream, new_judge, pack_of_rules, rule_of};
+use crate::judge::{JudgeSettings, StreamFraming, WholeBodyVerdict};
 use crate::routes::ModelApi;
 use planted::{Violation, violations};
 
@@ -101,7 +101,7 @@ impl Compared {
 
 /// The decisions of the proxy on a body in segments of `size` bytes, and the bytes that the client received.
 fn judged(
-    api: ModelApi,
+    api: StreamedApi,
     pack: &Pack,
     mode: Mode,
     body: &[u8],
@@ -109,7 +109,7 @@ fn judged(
 ) -> (Vec<DecisionRecord>, Vec<u8>) {
     let mut judge = new_judge(api, pack, JudgeSettings { mode, ..SETTINGS });
     let mut sent = Vec::new();
-    if body.trim_ascii_start().starts_with(b"{") && !super::frames_of(api).is_lines() {
+    if body.trim_ascii_start().starts_with(b"{") && api.framing != StreamFraming::Lines {
         sent = match judge.judge_whole(body) {
             WholeBodyVerdict::Passes(changed) => changed.unwrap_or_else(|| body.to_vec()),
             other => panic!("{other:?}"),
@@ -127,7 +127,7 @@ fn judged(
 
 /// A body under a pack.
 struct Comparison<'a> {
-    api: ModelApi,
+    api: StreamedApi,
     tested: &'a TestedPack,
     body: &'a [u8],
     /// The length of the segments in which the body arrives.
@@ -194,8 +194,8 @@ fn compare_reply(
     random: &mut Random,
 ) -> Compared {
     let has_text_alone = pieces.iter().all(|it| matches!(it, OwnedPiece::Text(_)));
-    let fits = |api: &ModelApi| can_have(*api, pieces) && (has_text_alone || APIS.contains(api));
-    let apis: Vec<ModelApi> = every_api().filter(fits).collect();
+    let fits = |api: &StreamedApi| can_have(api.api, pieces) && (has_text_alone || api.has_parts());
+    let apis: Vec<StreamedApi> = every_stream().filter(fits).collect();
     let api = random.pick(&apis);
     let mut compare = |api, body: String, planted| {
         let comparison = Comparison {
@@ -287,7 +287,7 @@ fn compare_body(
         ];
         for (body, planted) in bodies.into_iter().flatten() {
             let comparison = Comparison {
-                api,
+                api: api.into(),
                 tested,
                 body,
                 size: 1 + random.below(300),
@@ -337,7 +337,7 @@ fn decisions_end_at_the_deciding_byte_of_a_cut() {
         pack: pack_of_rules(rules),
         violations: Vec::new(),
     };
-    for api in every_api() {
+    for api in every_stream() {
         for texts in [
             &["first, forbidden, late"][..],
             &["first, for", "bidden, la", "te"],

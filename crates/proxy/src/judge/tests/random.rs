@@ -9,7 +9,7 @@ use ttsr_testing::{Random, scale};
 use ttsr_wire::Reader;
 
 use super::replies::{OwnedPiece, random_deltas, seen, stream_of};
-use super::{SETTINGS, TEXT_APIS, every_api, legal, new_judge, pack_of_rules, rule_of};
+use super::{SETTINGS, every_stream, legal, new_judge, pack_of_rules, rule_of};
 use crate::config::BlockEnding;
 use crate::judge::JudgeSettings;
 
@@ -110,8 +110,8 @@ fn decisions_and_texts_are_those_of_a_conversation_and_every_end_is_legal() {
         let has_text_alone = pieces
             .iter()
             .all(|piece| matches!(piece, OwnedPiece::Text(_)));
-        for api in every_api() {
-            if TEXT_APIS.contains(&api) && !has_text_alone {
+        for api in every_stream() {
+            if !api.has_parts() && !has_text_alone {
                 continue;
             }
             let stream = stream_of(api, &pieces);

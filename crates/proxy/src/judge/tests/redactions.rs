@@ -4,8 +4,8 @@ use bytes::Bytes;
 use ttsr::{Action, Pack, Pattern};
 
 use super::replies::{Piece, events, seen, stream, whole};
-use super::{APIS, SETTINGS, frames_of, judge_whole, judge_with, new_judge, pack_of};
-use crate::judge::{BodyFrames, JudgeSettings};
+use super::{SETTINGS, judge_whole, judge_with, new_judge, pack_of, streams_with_parts};
+use crate::judge::{JudgeSettings, StreamFraming};
 use crate::routes::ModelApi::{AnthropicMessages, OllamaChat, OpenAiChat, OpenAiResponses};
 
 const SECRET: &str = "key-é-0123456789";
@@ -28,7 +28,7 @@ fn leaks(sent: &str) -> bool {
 #[test]
 fn no_byte_of_a_secret_is_sent_however_it_is_cut() {
     let pack = redacting();
-    for api in APIS {
+    for api in streams_with_parts() {
         for first in (0..=SECRET.len()).filter(|at| SECRET.is_char_boundary(*at)) {
             for second in (first..=SECRET.len()).filter(|at| SECRET.is_char_boundary(*at)) {
                 let (head, rest) = SECRET.split_at(first);
@@ -65,13 +65,14 @@ fn no_byte_of_a_secret_is_sent_however_it_is_cut() {
 
 #[test]
 fn only_events_with_redacted_text_change() {
-    for api in APIS {
+    for api in streams_with_parts() {
         let pieces = [Piece::Text(&["one ", "key-é-1", "2 two", " three"])];
         let text = stream(api, &pieces);
         let sent = judge_with(api, &redacting(), SETTINGS, [text.as_bytes()]).sent;
-        let end = match frames_of(api) {
-            BodyFrames::Events(_) => "\n\n",
-            BodyFrames::Lines(_) => "\n",
+        let end = match api.framing {
+            StreamFraming::Events => "\n\n",
+            StreamFraming::Lines => "\n",
+            StreamFraming::Array => "\n,\n",
         };
         let (text, sent) = (text.replace('\r', ""), sent.replace('\r', ""));
         let (before, after): (Vec<&str>, Vec<&str>) =
@@ -231,7 +232,7 @@ fn a_text_that_is_not_redacted_stays_beside_an_equal_one_that_is() {
         rule.action = Action::Redact;
         rule.on = vec![ttsr::Channel::Text];
     });
-    for api in APIS {
+    for api in streams_with_parts() {
         let pieces = |text| [Piece::Reasoning(&[SECRET]), Piece::Text(text)];
         // The rule does not concern reasoning, of which the reply has as many copies as one with another text.
         let same = stream(api, &pieces(&[SECRET]));

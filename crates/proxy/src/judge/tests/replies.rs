@@ -1,10 +1,13 @@
 //! Replies of each API, as event streams and as whole bodies, and a reader of the bytes that a client received.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 use ttsr::{Channel, Event};
 use ttsr_testing::Random;
 use ttsr_wire::Reader;
 
+use super::StreamedApi;
 use crate::routes::ModelApi;
 
 /// One part of a reply, in deltas.
@@ -44,7 +47,7 @@ impl OwnedPiece {
 }
 
 /// Returns the event stream of a reply.
-pub(crate) fn stream_of(api: ModelApi, pieces: &[OwnedPiece]) -> String {
+pub(crate) fn stream_of(api: impl Into<StreamedApi>, pieces: &[OwnedPiece]) -> String {
     let texts = pieces.iter().map(OwnedPiece::deltas);
     let texts = texts.map(|deltas| deltas.iter().map(String::as_str).collect());
     let texts: Vec<Vec<&str>> = texts.collect();
@@ -73,8 +76,11 @@ pub(crate) fn random_deltas(random: &mut Random, text: &str) -> Vec<String> {
 }
 
 /// Returns the event stream of a reply, one string for each event.
-pub(crate) fn events(api: ModelApi, pieces: &[Piece<'_>]) -> Vec<String> {
+pub(crate) fn events(api: impl Into<StreamedApi>, pieces: &[Piece<'_>]) -> Vec<String> {
+    let streamed = api.into();
+    let api = streamed.api;
     match api {
+        ModelApi::Gemini if streamed.is_array() => gemini_array(pieces),
         ModelApi::AnthropicMessages => messages(pieces),
         ModelApi::OpenAiChat => chat(pieces),
         ModelApi::OpenAiCompletions => completions(pieces),
@@ -84,7 +90,7 @@ pub(crate) fn events(api: ModelApi, pieces: &[Piece<'_>]) -> Vec<String> {
     }
 }
 
-pub(crate) fn stream(api: ModelApi, pieces: &[Piece<'_>]) -> String {
+pub(crate) fn stream(api: impl Into<StreamedApi>, pieces: &[Piece<'_>]) -> String {
     events(api, pieces).concat()
 }
 
@@ -210,7 +216,29 @@ fn with_object(document: &Value, object: &str) -> String {
     document.to_string().replace("\"@OBJECT@\"", &object)
 }
 
+/// The end of an array, which is part of its last event.
+pub(crate) const ARRAY_END: &str = "\n]\n";
+
+/// The bytes between the elements are those of Google's servers.
+fn gemini_array(pieces: &[Piece<'_>]) -> Vec<String> {
+    let chunks = gemini_chunks(pieces);
+    let last = chunks.len() - 1;
+    let element = |(at, chunk): (usize, String)| {
+        let before = if at == 0 { "[" } else { "\n,\r\n" };
+        let after = if at == last { ARRAY_END } else { "" };
+        format!("{before}{chunk}{after}")
+    };
+    chunks.into_iter().enumerate().map(element).collect()
+}
+
 fn gemini(pieces: &[Piece<'_>]) -> Vec<String> {
+    let chunks = gemini_chunks(pieces).into_iter();
+    chunks
+        .map(|chunk| format!("data: {chunk}\r\n\r\n"))
+        .collect()
+}
+
+fn gemini_chunks(pieces: &[Piece<'_>]) -> Vec<String> {
     let chunk = |part: Value, finish_reason: Option<&str>| {
         let mut candidate = json!({"content": {"role": "model", "parts": [part]}, "index": 0});
         if let Some(reason) = finish_reason {
@@ -243,9 +271,7 @@ fn gemini(pieces: &[Piece<'_>]) -> Vec<String> {
         }
     }
     out.push(chunk(json!({"text": ""}), Some("STOP")).to_string());
-    out.into_iter()
-        .map(|data| format!("data: {data}\r\n\r\n"))
-        .collect()
+    out
 }
 
 fn ollama(api: ModelApi, pieces: &[Piece<'_>]) -> Vec<String> {
@@ -388,7 +414,8 @@ fn responses(pieces: &[Piece<'_>]) -> Vec<String> {
 }
 
 /// Returns the reply to a request without `stream`.
-pub(crate) fn whole(api: ModelApi, pieces: &[Piece<'_>]) -> Value {
+pub(crate) fn whole(api: impl Into<StreamedApi>, pieces: &[Piece<'_>]) -> Value {
+    let api = api.into().api;
     let joined = |piece: &Piece<'_>| piece.deltas().concat();
     match api {
         ModelApi::AnthropicMessages => {
@@ -522,8 +549,17 @@ pub(crate) fn seen(sent: &str) -> Seen {
         Event::Error { message, .. } => seen.errors.push(message),
         _ => {}
     };
-    reader.push(sent.as_bytes(), &mut on);
+    reader.push(closed(sent).as_bytes(), &mut on);
     reader.finish(&mut on);
     assert_eq!(reader.malformed_events(), 0, "{sent}");
     seen
+}
+
+/// Returns an array with its end, if it lacks it; other bytes as they are.
+fn closed(sent: &str) -> Cow<'_, str> {
+    let text = sent.trim_ascii_end();
+    match text.starts_with('[') && !text.ends_with(']') {
+        true => format!("{}]", text.trim_end_matches(',')).into(),
+        false => sent.into(),
+    }
 }

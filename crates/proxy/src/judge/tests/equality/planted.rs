@@ -10,7 +10,7 @@ use ttsr::{Channel, Event, Pack, Rule};
 use ttsr_testing::Random;
 use ttsr_wire::Reader;
 
-use crate::judge::tests::TEXT_APIS;
+use crate::judge::tests::StreamedApi;
 use crate::judge::tests::replies::{OwnedPiece, random_deltas, stream_of};
 use crate::routes::ModelApi;
 
@@ -102,19 +102,24 @@ impl Violation {
     }
 
     /// Returns one of the APIs that can have the violation beside the parts of a reply that those of `apis` can have.
-    pub(super) fn api_for(&self, apis: &[ModelApi], number: usize) -> ModelApi {
-        let fits = |api: &&ModelApi| self.channel == Channel::Text || !TEXT_APIS.contains(api);
-        let apis: Vec<&ModelApi> = apis.iter().filter(fits).collect();
+    pub(super) fn api_for(&self, apis: &[StreamedApi], number: usize) -> StreamedApi {
+        let fits = |api: &&StreamedApi| self.channel == Channel::Text || api.has_parts();
+        let apis: Vec<&StreamedApi> = apis.iter().filter(fits).collect();
         match self.channel {
             // The other APIs have no output of a tool whose name and text are known.
-            Channel::ToolOutput => ModelApi::AnthropicMessages,
+            Channel::ToolOutput => ModelApi::AnthropicMessages.into(),
             _ => *apis[number / 7 % apis.len()],
         }
     }
 
     /// Returns the stream of a reply with the violation: in the middle of its first text or reasoning, or in a call of its
     /// own, in random deltas.
-    pub(super) fn planted_in(&self, api: ModelApi, pieces: &[OwnedPiece], seed: usize) -> String {
+    pub(super) fn planted_in(
+        &self,
+        api: StreamedApi,
+        pieces: &[OwnedPiece],
+        seed: usize,
+    ) -> String {
         let mut pieces = pieces.to_vec();
         let deltas = random_deltas(&mut Random::new(seed as u64), &self.text);
         let first = pieces.iter_mut().find(|piece| match piece {
