@@ -69,7 +69,8 @@ pub enum BusyPoll {
     #[default]
     Never,
     /// While 2,500 frames of responses a second or more arrive for each thread, such as those of 50 streams: the thread
-    /// would sleep for a time that is not much longer than that of waking it.
+    /// would sleep for a time that is not much longer than that of waking it. A thread whose core other programs need sleeps
+    /// between events.
     UnderLoad,
     /// While requests are in progress.
     Always,

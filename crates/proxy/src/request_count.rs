@@ -15,6 +15,15 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// The frames of a period from which on a thread stays awake: 2,500 a second, such as those of 50 streams.
 const MANY_FRAMES: u64 = 125;
 
+/// The time without a poll from which on a thread that is awake has not worked, but waited for its core.
+const GAP: Duration = Duration::from_millis(1);
+
+/// The sum of such times in a period from which on the core is shared with other programs.
+const SHARED: Duration = Duration::from_millis(10);
+
+/// The number of periods in which a thread whose core is shared sleeps between events.
+const SHARED_PERIODS: u32 = 40;
+
 /// The requests in progress, of which there is a greatest number, and the frames of their responses.
 #[derive(Debug)]
 pub(crate) struct RequestCount {
@@ -92,23 +101,45 @@ impl RequestCount {
     }
 
     /// Keeps the thread that runs this awake as [`poll_busily`](Self::poll_busily) does, but only after a period in which
-    /// [`MANY_FRAMES`] arrived for each of the `threads` that run this: the thread would soon be woken again.
+    /// [`MANY_FRAMES`] arrived for each of the `threads` that run this: the thread would soon be woken again. A thread whose
+    /// core is shared sleeps, because the kernel lets one that has slept run before the others, and one that is always awake
+    /// only in turn with them.
+    // PERF: beside a compiler on the same core, deltas of 100 streams are delayed by 60 µs in the median if the thread sleeps,
+    // and by 406 µs if it is awake.
     pub(crate) async fn poll_busily_under_load(&self, threads: usize) {
         let many = MANY_FRAMES * threads as u64;
-        let mut is_busy = false;
+        let (mut is_busy, mut shared_periods) = (false, 0);
         loop {
             self.request().await;
-            let (began, before) = (Instant::now(), self.frames.load(Ordering::Relaxed));
+            let before = self.frames.load(Ordering::Relaxed);
             if is_busy {
-                while began.elapsed() < PERIOD {
-                    yield_now().await;
+                if poll_for(PERIOD).await >= SHARED {
+                    shared_periods = SHARED_PERIODS;
                 }
             } else {
                 sleep(PERIOD).await;
+                shared_periods = shared_periods.saturating_sub(1);
             }
-            is_busy = self.frames.load(Ordering::Relaxed) - before >= many;
+            let frames = self.frames.load(Ordering::Relaxed) - before;
+            is_busy = frames >= many && shared_periods == 0;
         }
     }
+}
+
+/// Keeps the thread awake for a time. Returns the time in which it waited for its core.
+async fn poll_for(time: Duration) -> Duration {
+    let began = Instant::now();
+    let (mut polled, mut waited) = (began, Duration::ZERO);
+    while polled - began < time {
+        yield_now().await;
+        let now = Instant::now();
+        let gap = now - polled;
+        if gap >= GAP {
+            waited += gap;
+        }
+        polled = now;
+    }
+    waited
 }
 
 #[cfg(test)]
@@ -158,15 +189,18 @@ mod tests {
         assert_eq!((requests.in_progress(), run()), (0, 0));
     }
 
-    /// Runs the tasks that are ready, some times.
-    async fn run_others() {
-        for _ in 0..10 {
+    /// Lets a time pass, in which tasks that are ready run every half a millisecond.
+    async fn pass(time: Duration) {
+        const STEP: Duration = Duration::from_micros(500);
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            tokio::time::advance(STEP).await;
             yield_now().await;
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_thread_is_kept_awake_under_load_only_while_many_frames_arrive() {
+    async fn a_thread_is_kept_awake_under_load_only_while_many_frames_arrive_and_it_has_its_core() {
         const THREADS: usize = 2;
         let requests = Arc::new(RequestCount::new(2));
         let polls = Arc::new(AtomicUsize::new(0));
@@ -179,29 +213,38 @@ mod tests {
             })
             .await;
         });
-        // Lets so many frames arrive, and returns true if the task asks to be polled all the time afterwards.
-        let is_busy_after = async |frames: u64, permit: &RequestPermit| {
-            (0..frames).for_each(|_| permit.frame_arrived());
-            tokio::time::advance(PERIOD + Duration::from_millis(1)).await;
-            run_others().await;
+        let is_busy = async || {
             let before = polls.load(Ordering::Relaxed);
-            run_others().await;
+            for _ in 0..10 {
+                yield_now().await;
+            }
             polls.load(Ordering::Relaxed) - before >= 10
         };
-        run_others().await;
+        // Lets so many frames arrive in a period.
+        let is_busy_after = async |frames: u64, permit: &RequestPermit| {
+            (0..frames).for_each(|_| permit.frame_arrived());
+            pass(PERIOD).await;
+            is_busy().await
+        };
+        assert!(!is_busy().await);
         let permit = requests.begin().unwrap();
-        run_others().await;
+        assert!(!is_busy().await);
         let many = MANY_FRAMES * THREADS as u64;
         assert!(!is_busy_after(many - 1, &permit).await);
         assert!(is_busy_after(many, &permit).await);
         assert!(is_busy_after(many, &permit).await);
         assert!(!is_busy_after(many - 1, &permit).await);
         assert!(is_busy_after(many, &permit).await);
+        // The thread does not run for a while, once: the core was taken from it.
+        tokio::time::advance(SHARED - GAP).await;
+        assert!(is_busy_after(many, &permit).await);
+        tokio::time::advance(SHARED).await;
+        for _ in 0..SHARED_PERIODS {
+            assert!(!is_busy_after(many, &permit).await);
+        }
+        assert!(is_busy_after(2 * many, &permit).await);
         drop(permit);
-        tokio::time::advance(PERIOD * 2).await;
-        run_others().await;
-        let before = polls.load(Ordering::Relaxed);
-        run_others().await;
-        assert_eq!(polls.load(Ordering::Relaxed), before);
+        pass(PERIOD * 2).await;
+        assert!(!is_busy().await);
     }
 }
