@@ -27,6 +27,7 @@ use crate::config::{BusyPoll, ProxyConfig};
 use crate::error::ProxyError;
 use crate::listener_tls::ListenerTls;
 use crate::pack_slot::PackSlot;
+use crate::request_count::process_cpu_time;
 use crate::service::ProxyService;
 use crate::totals::ProxyTotals;
 
@@ -102,15 +103,22 @@ impl Proxy {
         // They end when this returns.
         let mut polling = JoinSet::new();
         let threads = Handle::current().metrics().num_workers();
-        for _ in 0..threads {
-            let requests = Arc::clone(&self.service.requests);
-            match self.service.config.busy_poll {
-                BusyPoll::Never => break,
-                BusyPoll::UnderLoad => {
-                    polling.spawn(async move { requests.poll_busily_under_load(threads).await })
+        let requests = Arc::clone(&self.service.requests);
+        match self.service.config.busy_poll {
+            BusyPoll::Never => {}
+            BusyPoll::UnderLoad => {
+                let threads = u32::try_from(threads).unwrap_or(u32::MAX);
+                polling.spawn(async move {
+                    let polling = requests.poll_busily_under_load(threads, process_cpu_time);
+                    polling.await;
+                });
+            }
+            BusyPoll::Always => {
+                for _ in 0..threads {
+                    let requests = Arc::clone(&requests);
+                    polling.spawn(async move { requests.poll_busily().await });
                 }
-                BusyPoll::Always => polling.spawn(async move { requests.poll_busily().await }),
-            };
+            }
         }
         let builders = Arc::new(ConnectionBuilders::new(self.service));
         let (is_stopping, stopping) = watch::channel(());
