@@ -1206,6 +1206,60 @@ fn every_call_and_every_output_of_responses_is_read() {
 }
 
 #[test]
+fn the_streamed_output_of_a_hosted_shell_is_one_part_for_each_command_and_stream() {
+    let event = |event: &str| {
+        let place = r#""output_index":1,"item_id":"i""#;
+        format!(r#"data: {{"type":"response.{event},{place}}}"#) + "\n\n"
+    };
+    let delta = |command: u8, stream: &str, text: &str| {
+        event(&format!(
+            r#"shell_call_output_content.delta","command_index":{command},"delta":{{"{stream}":"{text}"}}"#
+        ))
+    };
+    let done = |command: u8, stdout: &str, stderr: &str| {
+        event(&format!(
+            r#"shell_call_output_content.done","command_index":{command},"output":[{{"stdout":"{stdout}","stderr":"{stderr}","outcome":{{"type":"exit","exit_code":0}}}}]"#
+        ))
+    };
+    let item = r#"{"id":"i","call_id":"c","type":"shell_call_output","output":[{"stdout":"owlet","stderr":"hoot"},{"stdout":"wing","stderr":"","note":"n"}]}"#;
+    let item = event(&format!(r#"output_item.done","item":{item}"#));
+    let start =
+        r#"{"id":"i","call_id":"c","type":"shell_call_output","status":"in_progress","output":[]}"#;
+    let start = event(&format!(r#"output_item.added","item":{start}"#));
+    let found = |text: &str| {
+        let tool = Some("shell_call_output".to_owned());
+        (tool, Some(ToolOutcome::Ok), text.to_owned())
+    };
+    let deltas = [
+        start.clone(),
+        delta(0, "stdout", "ow"),
+        delta(0, "stderr", "ho"),
+        delta(0, "stdout", "let"),
+        delta(0, "stderr", "ot"),
+        done(0, "owlet", "hoot"),
+        delta(1, "stdout", "wi"),
+        delta(1, "stdout", "ng"),
+    ];
+    let deltas = deltas.concat();
+    let streamed = ["owlet", "hoot", "wing"].map(found);
+    assert_eq!(outputs(&deltas), streamed);
+    // The item repeats what streamed, and adds what did not.
+    let all = ["owlet", "hoot", "wing", "n"].map(found);
+    assert_eq!(outputs(&format!("{deltas}{item}")), all);
+    assert_eq!(
+        outputs(&format!("{deltas}{}{item}", done(1, "wing", ""))),
+        all
+    );
+    assert_eq!(outputs(&format!("{start}{item}")), all);
+    // A text that is not the one that streamed is a part of its own or a repetition that is compared.
+    let text = event(r#"shell_call_output_content.delta","command_index":0,"delta":"owl""#);
+    assert_eq!(
+        outputs(&format!("{start}{text}{text}")),
+        ["owlowl"].map(found)
+    );
+}
+
+#[test]
 fn calls_that_gemini_makes_itself_are_read() {
     let parts = r#"{"toolCall":{"id":"s","toolType":"GOOGLE_SEARCH_WEB","args":{"queries":["owl"]}}},{"toolResponse":{"id":"s","toolType":"GOOGLE_SEARCH_WEB","response":{"text":"hoot"}}}"#;
     let body = format!(
