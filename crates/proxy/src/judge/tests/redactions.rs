@@ -296,6 +296,59 @@ fn equal_deltas_of_two_choices_are_told_apart_and_copies_that_nobody_reads_are_n
 }
 
 #[test]
+fn a_secret_in_reasoning_is_redacted_in_every_member_that_has_it() {
+    let pack = pack_of(Pattern::regex("key-é-[0-9]+"), |rule| {
+        rule.action = Action::Redact;
+        rule.on = vec![ttsr::Channel::Reasoning];
+    });
+    let signed = |texts: &[&str], name: &str| {
+        let item = |text: &&str| serde_json::json!({name: text, "signature": "EuYB"});
+        serde_json::Value::from_iter(texts.iter().map(item))
+    };
+    let members = |texts: &[&str]| {
+        let text = texts.concat();
+        let blocks = signed(&[&text], "thinking");
+        serde_json::json!({
+            "reasoning_content": text,
+            "thinking": text,
+            "reasoning_details": signed(texts, "text"),
+            "thinking_blocks": blocks,
+            "provider_specific_fields": {"thinking_blocks": blocks, "reasoning": text},
+        })
+    };
+    let whole = ["It is key-é-01234", "56789 now."];
+    let reply =
+        serde_json::json!({"choices": [{"message": members(&whole), "finish_reason": "stop"}]});
+    let mut judge = new_judge(OpenAiChat, &pack, SETTINGS);
+    let sent = judge_whole(&mut judge, reply.to_string().as_bytes()).unwrap();
+    let sent = String::from_utf8(sent).unwrap();
+    assert!(!leaks(&sent) && sent.contains("now."), "{sent}");
+    assert_eq!(sent.matches("[redacted]").count(), 6, "{sent}");
+    let chunk = |text: &str, reason: Option<&str>| {
+        let choice = serde_json::json!({"delta": members(&[text]), "finish_reason": reason});
+        format!(
+            "data: {}\n\n",
+            serde_json::json!({"id": "c", "choices": [choice]})
+        )
+    };
+    let body = whole.map(|text| chunk(text, None)).concat() + &chunk("", Some("stop"));
+    let judged = judge_with(OpenAiChat, &pack, SETTINGS, [body.as_bytes()]);
+    assert!(!leaks(&judged.sent), "{}", judged.sent);
+    assert_eq!(
+        judged.sent.matches("[redacted]").count(),
+        6,
+        "{}",
+        judged.sent
+    );
+    // Members with the same text are one text.
+    assert_eq!(judged.report.redactions, 1);
+    assert_eq!(
+        judged.sent.matches("EuYB").count(),
+        body.matches("EuYB").count()
+    );
+}
+
+#[test]
 fn a_secret_that_a_hosted_shell_prints_in_pieces_is_redacted() {
     let pack = pack_of(Pattern::regex("key-é-[0-9]+"), |rule| {
         rule.action = Action::Redact;
