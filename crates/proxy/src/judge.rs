@@ -471,6 +471,13 @@ impl ReplyJudge {
         }
     }
 
+    /// Blocks a reply that a rule cut, and of which the other attempt cannot be read.
+    pub(crate) fn block_unread(&mut self, body: &[u8], block: &Block) -> WholeBodyVerdict {
+        // The client receives the end of the reply that was read.
+        self.report.is_unreadable = false;
+        self.block_whole(body, block)
+    }
+
     /// Reads an event, which is parsed once: by the reader of the format, which adds to `events`. `is_last` is true for
     /// the bytes after the last event, which may lack its end.
     fn read(&mut self, bytes: Bytes, is_last: bool, events: &mut ArrivedEvents) -> ArrivedFrame {

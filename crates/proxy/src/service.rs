@@ -30,7 +30,7 @@ use crate::headers::{
     add_warnings, detached, has_other_method, is_websocket, may_be_json, names_accepted_host,
     prepare_request, remove_digests, set_headers,
 };
-use crate::judge::{BodyFrames, JudgeSettings, ReplyJudge, ReplyReport, WholeBodyVerdict};
+use crate::judge::{Block, BodyFrames, JudgeSettings, ReplyJudge, ReplyReport, WholeBodyVerdict};
 use crate::metrics::{self, ProxyMetrics};
 use crate::pack_slot::PackSlot;
 use crate::repeat::{RepeatedCall, is_encoded, stream_framing};
@@ -535,11 +535,20 @@ impl ProxyService {
             .limits
             .reply_bytes
             .min(self.budget.most() as u64);
+        // The last reply that a rule cut, with its bytes.
+        let mut last_cut: Option<(Vec<u8>, BufferedBytes, Block)> = None;
         let (bytes, buffered, judged) = loop {
             let mut buffered = self.budget.begin();
             let bytes = body.collect(cap, &mut buffered).await;
             let bytes = bytes.map_err(|error| unread_reply(account, &error))?;
-            let (next, (session, again)) = match (judge.judge_whole(&bytes), &mut session) {
+            let verdict = judge.judge_whole(&bytes);
+            let is_unread =
+                matches!(verdict, WholeBodyVerdict::Refused(_)) && judge.report().is_unreadable;
+            if let (true, Some((bytes, buffered, cut))) = (is_unread, last_cut.take()) {
+                let judged = judge.block_unread(&bytes, &cut);
+                break (bytes, buffered, judged);
+            }
+            let (next, (session, again)) = match (verdict, &mut session) {
                 (WholeBodyVerdict::Retry(next), Some(known)) => (next, known),
                 (judged, _) => break (bytes, buffered, judged),
             };
@@ -547,7 +556,10 @@ impl ProxyService {
             again.carry(&next);
             let cut = next.block.clone();
             match again.clone().send(next, body.close()).await {
-                Ok(response) => body = response,
+                Ok(response) => {
+                    body = response;
+                    last_cut = Some((bytes, buffered, cut));
+                }
                 Err(_) => {
                     let judged = judge.block_whole(&bytes, &cut);
                     break (bytes, buffered, judged);

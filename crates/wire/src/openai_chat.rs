@@ -7,7 +7,9 @@
 //! (`choices[].text`). No chunk marks the end of a part, so parts end with the reply: at `[DONE]`, at the end of the
 //! input, or if a chunk with another id follows a finish reason.
 //!
-//! Content: `content`, `refusal`, reasoning under its four names, transcripts of audio, names and arguments of calls.
+//! Content: `content`, `refusal`, reasoning under its names, transcripts of audio, names and arguments of calls.
+//! Reasoning is a text, a list of OpenRouter (`reasoning_details`) or LiteLLM (`thinking_blocks`), or also in
+//! LiteLLM's `provider_specific_fields`. A member whose texts equal those of an earlier one in its delta is a copy of them.
 //! Annotations, citations and the results of tools that the server ran are the output of a tool.
 
 use std::borrow::Cow;
@@ -52,7 +54,7 @@ const CHOICE: [&str; 10] = [
 ];
 
 /// The same for a delta.
-const DELTA: [&str; 17] = [
+const DELTA: [&str; 20] = [
     "search_results",
     "related_questions",
     "annotations",
@@ -66,6 +68,9 @@ const DELTA: [&str; 17] = [
     "reasoning",
     "reasoning_text",
     "reasoning_details",
+    "thinking",
+    "thinking_blocks",
+    "provider_specific_fields",
     "tool_calls",
     "function_call",
     "audio",
@@ -89,7 +94,33 @@ const IN_DELTA: JsonPath<'_> = JsonPath::Root("choices[].delta");
 const IN_MESSAGE: JsonPath<'_> = JsonPath::Root("choices[].message");
 
 /// The names under which servers send reasoning.
-const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
+const REASONING: [&str; 4] = [
+    "reasoning_content",
+    "reasoning",
+    "reasoning_text",
+    "thinking",
+];
+
+/// The names under which servers send reasoning as a list.
+const REASONING_LISTS: [&str; 2] = ["reasoning_details", "thinking_blocks"];
+
+/// Members of the elements of such a list that have its text.
+const REASONING_TEXTS: [&str; 3] = ["text", "summary", "thinking"];
+
+/// The same that are known metadata.
+const REASONING_METADATA: [&str; 3] = ["signature", "format", "data"];
+
+/// Members of `provider_specific_fields` that are read or are known metadata.
+const PROVIDER_FIELDS: [&str; 8] = [
+    "reasoning_content",
+    "reasoning",
+    "reasoning_text",
+    "thinking",
+    "reasoning_details",
+    "thinking_blocks",
+    "signature",
+    "thought_signatures",
+];
 
 /// The longest tool name that is assembled from fragments, in bytes.
 const NAME: usize = 1024;
@@ -291,18 +322,6 @@ fn read_repeated_message(
     let audio = message.get("audio");
     let transcript = audio.and_then(|audio| audio.bytes("transcript"));
     repeat("audio", Channel::Text, transcript.unwrap_or_default());
-    let mut reasoning: &[u8] = &[];
-    for name in REASONING {
-        let text = message.bytes(name).unwrap_or_default();
-        if text != reasoning {
-            repeat(name, Channel::Reasoning, text);
-            reasoning = text;
-        }
-    }
-    let details = joined(message.list("reasoning_details"), &["text", "summary"]);
-    if details != reasoning {
-        repeat("reasoning_details", Channel::Reasoning, &details);
-    }
     let thinking = pieces.iter().filter_map(|piece| piece.get("thinking"));
     let thinking = thinking.flat_map(|it| match it.string() {
         Some(text) => text.to_vec(),
@@ -313,6 +332,7 @@ fn read_repeated_message(
         Channel::Reasoning,
         &thinking.collect::<Vec<u8>>(),
     );
+    ReasoningReader::new(index, true).read(reply, message, path, on);
     for (place, call) in (0..).zip(message.list("tool_calls")) {
         repeated_call(reply, state, (index, place), call, on);
     }
@@ -413,7 +433,7 @@ fn read_delta(
     path: &JsonPath<'_>,
     on: EventSink<'_>,
 ) {
-    reasoning(reply, choice, delta, path, on);
+    ReasoningReader::new(choice, false).read(reply, delta, path, on);
     match delta.get("content") {
         Some(content) if content.is_array() => content_list(reply, choice, content, path, on),
         Some(content) => {
@@ -462,49 +482,105 @@ fn read_delta(
     reply.count_unread_at(delta, &DELTA, path, on);
 }
 
-/// Reads reasoning: under one name, as the same text under two names, or also as a list of details.
-fn reasoning(
-    reply: &mut ReplyEmitter,
+/// Reads the reasoning of a delta or of a message.
+struct ReasoningReader<'v> {
     choice: u64,
-    delta: &JsonValue<'_>,
-    path: &JsonPath<'_>,
-    on: EventSink<'_>,
-) {
-    let mut first: &[u8] = &[];
-    for name in REASONING {
-        let Some(value) = delta.get(name) else {
-            continue;
-        };
-        let Some(bytes) = value.string() else {
-            reply.count_unread_at(value, &[], &JsonPath::Member(path, name.as_bytes()), on);
-            continue;
-        };
-        if !bytes.is_empty() && bytes != first {
-            reply.push_delta(
-                part_spec(&format!("choice/{choice}/{name}"), Channel::Reasoning),
-                bytes,
-                on,
-            );
-            first = bytes;
+    /// True if the texts are whole and may have streamed.
+    is_whole: bool,
+    /// The texts of each member that was read.
+    read: Vec<Vec<&'v [u8]>>,
+}
+
+impl<'v> ReasoningReader<'v> {
+    fn new(choice: u64, is_whole: bool) -> ReasoningReader<'v> {
+        ReasoningReader {
+            choice,
+            is_whole,
+            read: Vec::new(),
         }
     }
-    let mut told = first;
-    for detail in delta.list("reasoning_details") {
-        let text = detail
-            .bytes("text")
-            .or(detail.bytes("summary"))
-            .unwrap_or_default();
-        match told.strip_prefix(text) {
-            Some(rest) => told = rest,
-            None if first.is_empty() => {
-                let key = format!("choice/{choice}/reasoning_details");
-                reply.push_delta(part_spec(&key, Channel::Reasoning), text, on);
-            }
-            None => reply.count_unscanned(text.len() as u64, "reasoning_details", on),
+
+    fn read(
+        mut self,
+        reply: &mut ReplyEmitter,
+        delta: &'v JsonValue<'_>,
+        path: &JsonPath<'_>,
+        on: EventSink<'_>,
+    ) {
+        self.read_members(reply, "", delta, path, on);
+        if let Some(fields) = delta.get("provider_specific_fields") {
+            let path = JsonPath::Member(path, b"provider_specific_fields");
+            self.read_members(reply, "provider_specific_fields/", fields, &path, on);
+            reply.count_unread_at(fields, &PROVIDER_FIELDS, &path, on);
         }
-        let read = ["text", "summary", "signature", "format", "data"];
-        let path = JsonPath::Member(path, b"reasoning_details");
-        reply.count_unread_at(detail, &read, &JsonPath::Item(&path), on);
+    }
+
+    fn read_members(
+        &mut self,
+        reply: &mut ReplyEmitter,
+        parent: &str,
+        holder: &'v JsonValue<'_>,
+        path: &JsonPath<'_>,
+        on: EventSink<'_>,
+    ) {
+        for name in REASONING {
+            match holder.get(name).map(|value| (value, value.string())) {
+                Some((_, Some(text))) => self.push(reply, parent, name, vec![text], on),
+                Some((value, None)) => {
+                    let path = JsonPath::Member(path, name.as_bytes());
+                    reply.count_unread_at(value, &[], &path, on);
+                }
+                None => {}
+            }
+        }
+        for name in REASONING_LISTS {
+            let Some(list) = holder.get(name) else {
+                continue;
+            };
+            let path = JsonPath::Member(path, name.as_bytes());
+            if !list.is_array() {
+                reply.count_unread_at(list, &[], &path, on);
+            }
+            let mut texts = Vec::new();
+            for item in list.items() {
+                let mut read = REASONING_TEXTS.to_vec();
+                read.retain(|member| item.bytes(member).is_some());
+                texts.extend(read.iter().filter_map(|member| item.bytes(member)));
+                read.extend(REASONING_METADATA);
+                reply.count_unread_at(item, &read, &JsonPath::Item(&path), on);
+            }
+            self.push(reply, parent, name, texts, on);
+        }
+    }
+
+    /// Emits the texts of a member, unless they are a copy. Texts that are divided in another way than those of the other
+    /// member are no copy: a redaction of those would not be found in them.
+    fn push(
+        &mut self,
+        reply: &mut ReplyEmitter,
+        parent: &str,
+        name: &str,
+        mut texts: Vec<&'v [u8]>,
+        on: EventSink<'_>,
+    ) {
+        texts.retain(|text| !text.is_empty());
+        if texts.is_empty() || self.read.contains(&texts) {
+            return;
+        }
+        let name = match name {
+            // The part `thinking` is that of `content`.
+            "thinking" => "thinking_text",
+            name => name,
+        };
+        let key = format!("choice/{}/{parent}{name}", self.choice);
+        let spec = part_spec(&key, Channel::Reasoning);
+        match self.is_whole {
+            true => reply.push_whole(spec, &texts.concat(), on),
+            false => texts
+                .iter()
+                .for_each(|text| reply.push_delta(spec, text, on)),
+        }
+        self.read.push(texts);
     }
 }
 

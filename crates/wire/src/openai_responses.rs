@@ -110,6 +110,9 @@ const OBJECTS: [&str; 4] = ["action", "actions", "operation", "queries"];
 /// Members of an item that hold what a tool of the provider returned.
 const OUTPUTS: [&str; 6] = ["results", "outputs", "output", "tools", "error", "title"];
 
+/// Members of an element of `output` with what a command in a shell of the provider printed.
+const SHELL_STREAMS: [&str; 2] = ["stdout", "stderr"];
+
 /// Properties of an image that the provider generated.
 const IMAGE: [&str; 4] = ["background", "output_format", "quality", "size"];
 
@@ -385,13 +388,8 @@ fn read_event(
             }
             reply.count_unread(record, &["part"], event, on);
         }
-        // What a shell of the provider prints: in pieces, and whole.
         ("shell_call_output_content.delta" | "shell_call_output_content.done", _) => {
-            for member in ["delta", "output"] {
-                if let Some(value) = record.get(member) {
-                    tool_strings(reply, items, at, "output", value, on);
-                }
-            }
+            read_shell_event(reply, items, at, record, on);
             reply.count_unread(record, &["delta", "output", "obfuscation"], event, on);
         }
         // Audio in base64 has no text to scan.
@@ -409,7 +407,7 @@ fn read_event(
         }
         _ => {
             if let Some(annotation) = record.get("annotation") {
-                tool_strings(reply, items, at, "annotations[]", annotation, on);
+                tool_strings(reply, items, at, "annotations[]", annotation, &[], on);
             }
             let read = [
                 &["annotation", "obfuscation", "partial_image_b64"],
@@ -497,8 +495,15 @@ fn read_item(
         reply.end_group(&at.to_string(), on);
     }
     for member in OUTPUTS {
-        if let Some(value) = item.get(member) {
-            tool_strings(reply, items, at, member, value, on);
+        match item.get(member) {
+            Some(value) if member == "output" && value.is_array() => {
+                shell_outputs(reply, items, at, (0, value.items()), on);
+                if done {
+                    reply.end_group(&at.to_string(), on);
+                }
+            }
+            Some(value) => tool_strings(reply, items, at, member, value, &[], on),
+            None => {}
         }
     }
     // That of an image is its bytes.
@@ -506,7 +511,7 @@ fn read_item(
         .get("result")
         .filter(|_| kind != "image_generation_call")
     {
-        tool_strings(reply, items, at, "result", value, on);
+        tool_strings(reply, items, at, "result", value, &[], on);
     }
     if done && !std::mem::replace(&mut items.list[at].counted, true) {
         reply.count_unread(item, &ITEM, &kind, on);
@@ -627,7 +632,7 @@ fn read_part(
         reply.push_whole(items.part_spec(at, &key, &name, channel), bytes, on);
     }
     for annotation in part.list("annotations") {
-        tool_strings(reply, items, at, "annotations[]", annotation, on);
+        tool_strings(reply, items, at, "annotations[]", annotation, &[], on);
     }
     let read = [
         "text",
@@ -642,13 +647,100 @@ fn read_part(
     reply.count_unread(part, &read, &kind, on);
 }
 
-/// Reads an annotation, or what a tool of the provider returned.
+/// Reads what a shell of the provider prints: a piece of it, or all that a command has printed.
+fn read_shell_event(
+    reply: &mut ReplyEmitter,
+    items: &OutputItems,
+    at: usize,
+    record: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let command = record.number("command_index").unwrap_or(0);
+    if let Some(delta) = record.get("delta") {
+        let read = shell_streams(delta);
+        let streams = read.iter().map(|stream| (*stream, delta.bytes(stream)));
+        let text = delta.string().map(|text| ("stdout", Some(text)));
+        for (stream, text) in streams.chain(text) {
+            let place = ItemPart::new(at, stream, command);
+            push_shell_output(reply, items, place, text.unwrap_or_default(), false, on);
+        }
+        if delta.string().is_none() {
+            tool_strings(reply, items, at, "delta", delta, &read, on);
+        }
+    }
+    if let Some(output) = record.get("output") {
+        match output.is_array() {
+            true => shell_outputs(reply, items, at, (command, output.items()), on),
+            false => tool_strings(reply, items, at, "output", output, &[], on),
+        }
+        for stream in SHELL_STREAMS {
+            reply.end(&items.key(ItemPart::new(at, stream, command)), on);
+        }
+    }
+}
+
+/// Reads the elements of a whole output. What commands printed may have streamed; the number is that of the command of
+/// the first element.
+fn shell_outputs(
+    reply: &mut ReplyEmitter,
+    items: &OutputItems,
+    at: usize,
+    (first, outputs): (u64, &[JsonValue<'_>]),
+    on: EventSink<'_>,
+) {
+    for (command, output) in (first..).zip(outputs) {
+        let read = shell_streams(output);
+        for stream in &read {
+            let place = ItemPart::new(at, stream, command);
+            let text = output.bytes(stream).unwrap_or_default();
+            push_shell_output(reply, items, place, text, true, on);
+        }
+        tool_strings(reply, items, at, "output[]", output, &read, on);
+    }
+}
+
+/// Returns the names of the members that have what a command printed.
+fn shell_streams(value: &JsonValue<'_>) -> Vec<&'static str> {
+    let mut streams = SHELL_STREAMS.to_vec();
+    streams.retain(|stream| value.bytes(stream).is_some());
+    streams
+}
+
+/// Emits text that a command printed: a delta of one of its streams, or the whole stream, which may have been emitted.
+fn push_shell_output(
+    reply: &mut ReplyEmitter,
+    items: &OutputItems,
+    place: ItemPart<'_>,
+    text: &[u8],
+    is_whole: bool,
+    on: EventSink<'_>,
+) {
+    let (item, key) = (&items.list[place.item], items.key(place));
+    let name = format!("output[].{}", place.member);
+    let spec = PartSpec {
+        tool: item.tool.as_deref(),
+        call: item.call.as_deref(),
+        ..PartSpec::new(&key, &name, Channel::ToolOutput)
+    };
+    let is_repeated = is_whole && reply.delivered(&key).is_some_and(|bytes| bytes > 0);
+    // The outcome must be known before the first byte.
+    if !text.is_empty() && !is_repeated && reply.open(spec, on).is_some() {
+        reply.set_outcome(&key, ToolOutcome::Ok, on);
+    }
+    match is_whole {
+        true => reply.push_whole(spec, text, on),
+        false => reply.push_delta(spec, text, on),
+    }
+}
+
+/// Reads an annotation, or what a tool of the provider returned, without the members in `read`.
 fn tool_strings(
     reply: &mut ReplyEmitter,
     items: &OutputItems,
     at: usize,
     name: &str,
     value: &JsonValue<'_>,
+    read: &[&str],
     on: EventSink<'_>,
 ) {
     let item = &items.list[at];
@@ -664,7 +756,7 @@ fn tool_strings(
         "error" => ToolOutcome::Error,
         _ => ToolOutcome::Ok,
     };
-    reply.push_tool_strings(spec, outcome, value, &["encrypted_content"], on);
+    reply.push_tool_strings_but(spec, outcome, value, read, &["encrypted_content"], on);
 }
 
 /// The place of a part: an element of a member of an item.

@@ -370,7 +370,20 @@ impl ReplyEmitter {
         metadata: &[&str],
         on: EventSink<'_>,
     ) {
-        value.visit_unread(&[], &JsonPath::Root(spec.name), &mut |path, text| {
+        self.push_tool_strings_but(spec, outcome, value, &[], metadata, on);
+    }
+
+    /// Reads as [`Self::push_tool_strings`], without the members of `value` with a key in `read`.
+    pub(super) fn push_tool_strings_but(
+        &mut self,
+        spec: PartSpec<'_>,
+        outcome: ToolOutcome,
+        value: &JsonValue<'_>,
+        read: &[&str],
+        metadata: &[&str],
+        on: EventSink<'_>,
+    ) {
+        value.visit_unread(read, &JsonPath::Root(spec.name), &mut |path, text| {
             if path.has_member(metadata) {
                 return;
             }

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use ttsr_proxy::{BusyPoll, ProxyConfig, ProxyLimits, UpstreamUrl};
 
 use super::mount;
@@ -111,18 +112,32 @@ impl From<BusyPollTimes> for BusyPoll {
 #[derive(Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct LimitSettings {
-    head_bytes: Option<usize>,
-    request_bytes: Option<u64>,
-    reply_bytes: Option<u64>,
-    held_bytes: Option<usize>,
-    buffered_bytes: Option<usize>,
-    requests: Option<usize>,
-    head_seconds: Option<u64>,
-    connect_seconds: Option<u64>,
-    idle_seconds: Option<u64>,
-    keep_alive_seconds: Option<u64>,
-    hold_seconds: Option<u64>,
+    head_bytes: Option<PositiveLimit<usize>>,
+    request_bytes: Option<PositiveLimit<u64>>,
+    reply_bytes: Option<PositiveLimit<u64>>,
+    held_bytes: Option<PositiveLimit<usize>>,
+    buffered_bytes: Option<PositiveLimit<usize>>,
+    requests: Option<PositiveLimit<usize>>,
+    head_seconds: Option<PositiveLimit<u64>>,
+    connect_seconds: Option<PositiveLimit<u64>>,
+    idle_seconds: Option<PositiveLimit<u64>>,
+    keep_alive_seconds: Option<PositiveLimit<u64>>,
+    hold_seconds: Option<PositiveLimit<u64>>,
     drain_seconds: Option<u64>,
+}
+
+/// A bound of at least 1: with 0, every request would fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PositiveLimit<T>(T);
+
+impl<'de, T: Deserialize<'de> + Default + PartialEq> Deserialize<'de> for PositiveLimit<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<PositiveLimit<T>, D::Error> {
+        let limit = T::deserialize(from)?;
+        match limit == T::default() {
+            true => Err(D::Error::custom("0: this limit is at least 1")),
+            false => Ok(PositiveLimit(limit)),
+        }
+    }
 }
 
 /// The longest time of a bound, in seconds: a point of time that is far later cannot be represented.
@@ -205,9 +220,9 @@ impl ProxySettings {
 
 impl LimitSettings {
     fn apply(&self, limits: &mut ProxyLimits) {
-        fn set<T>(value: Option<T>, limit: &mut T) {
+        fn set<T>(value: Option<PositiveLimit<T>>, limit: &mut T) {
             if let Some(value) = value {
-                *limit = value;
+                *limit = value.0;
             }
         }
         set(self.head_bytes, &mut limits.head_bytes);
@@ -216,16 +231,21 @@ impl LimitSettings {
         set(self.held_bytes, &mut limits.held_bytes);
         set(self.buffered_bytes, &mut limits.buffered_bytes);
         set(self.requests, &mut limits.requests);
+        let positive = |seconds: Option<PositiveLimit<u64>>| seconds.map(|seconds| seconds.0);
         for (seconds, limit) in [
-            (self.head_seconds, &mut limits.head_time),
-            (self.connect_seconds, &mut limits.connect_time),
-            (self.idle_seconds, &mut limits.idle_time),
-            (self.keep_alive_seconds, &mut limits.keep_alive_time),
-            (self.hold_seconds, &mut limits.hold_time),
+            (positive(self.head_seconds), &mut limits.head_time),
+            (positive(self.connect_seconds), &mut limits.connect_time),
+            (positive(self.idle_seconds), &mut limits.idle_time),
+            (
+                positive(self.keep_alive_seconds),
+                &mut limits.keep_alive_time,
+            ),
+            (positive(self.hold_seconds), &mut limits.hold_time),
             (self.drain_seconds, &mut limits.drain_time),
         ] {
-            let seconds = seconds.map(|seconds| seconds.min(LONGEST));
-            set(seconds.map(Duration::from_secs), limit);
+            if let Some(seconds) = seconds {
+                *limit = Duration::from_secs(seconds.min(LONGEST));
+            }
         }
     }
 }
@@ -294,6 +314,29 @@ mod tests {
         ] {
             ProxySettings::parse(text).unwrap_err();
         }
+        for key in [
+            "head-bytes",
+            "request-bytes",
+            "reply-bytes",
+            "held-bytes",
+            "buffered-bytes",
+            "requests",
+            "head-seconds",
+            "connect-seconds",
+            "idle-seconds",
+            "keep-alive-seconds",
+            "hold-seconds",
+        ] {
+            let line = format!("{key} = 0");
+            let refused = ProxySettings::parse(&format!("[proxy.limits]\n{line}\n"));
+            let refused = refused.expect_err(&line).to_string();
+            assert!(
+                refused.contains(&line) && refused.contains("0: this limit is at least 1"),
+                "{refused}"
+            );
+        }
+        // A proxy may end without completing its requests.
+        ProxySettings::parse("[proxy.limits]\ndrain-seconds = 0").unwrap();
         let found = |text: &str| ProxySettings::parse(text).unwrap().found();
         for line in [
             "listen = \"127.0.0.1:1\"",

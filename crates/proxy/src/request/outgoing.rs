@@ -211,6 +211,9 @@ impl OutgoingBody {
                 let at = self.body_start();
                 self.write_member(at, history_name(request.api), &list.to_string(), edits);
             }
+            HistoryForm::Null(range) => {
+                edits.replace(range.clone(), Value::from(tail.to_vec()).to_string());
+            }
             // Their messages are written together with the other additions.
             HistoryForm::One(_) | HistoryForm::Prompts => {}
             HistoryForm::Text(range) => {

@@ -71,6 +71,8 @@ pub(crate) struct RequestItem {
 pub(crate) enum HistoryForm {
     /// A list of messages at that place.
     List(Range<usize>),
+    /// `null` instead of a list, at that place.
+    Null(Range<usize>),
     /// One message instead of a list, at that place.
     One(Range<usize>),
     /// The input is one string, at that place.
@@ -400,11 +402,15 @@ impl<'b> BodyReader<'b> {
             ModelApi::OpenAiCompletions | ModelApi::OllamaGenerate => return self.prompts(top),
             _ => {}
         }
-        let Some(list) = member(top, history_name(self.api)) else {
+        let given = member(top, history_name(self.api));
+        let Some(list) = given.filter(|list| list.get() != "null") else {
             // A request to Responses may name a prompt that the provider stores, and one to Ollama may load a model.
             let is_optional = matches!(self.api, ModelApi::OpenAiResponses | ModelApi::OllamaChat);
             let is_empty = is_optional && !self.has_other_history(top);
-            return is_empty.then_some(HistoryForm::List(0..0));
+            return is_empty.then(|| match given {
+                Some(null) => HistoryForm::Null(span(self.body, null)),
+                None => HistoryForm::List(0..0),
+            });
         };
         let range = span(self.body, list);
         if self.api == ModelApi::OpenAiResponses && string(list).is_some() {

@@ -784,16 +784,23 @@ fn instructions_are_not_judged_and_escaped_names_are_read() {
 #[test]
 fn a_request_that_is_sent_again_has_its_options_and_messages_even_without_a_history() {
     let retry = retry_with("So", "No.", 500);
-    let mut session = Session::new(pack([]));
-    let body = br#"{"prompt":{"id":"p"},"model":"m","temperature":1}"#;
-    let judged = session.judge(APIS[2], Bytes::from_static(body)).unwrap();
-    let sent: Value = serde_json::from_slice(&judged.body.write(Some(&retry))).unwrap();
-    assert_eq!(sent["model"], "other");
-    assert_eq!(sent["temperature"], 0.5);
-    assert_eq!(sent["prompt"], json!({"id": "p"}));
-    let texts = sent["input"].as_array().unwrap().iter();
-    let texts: Vec<&Value> = texts.map(|it| &it["content"][0]["text"]).collect();
-    assert_eq!(texts, ["So", "No."]);
+    for body in [
+        r#"{"prompt":{"id":"p"},"model":"m","temperature":1}"#,
+        r#"{"input":null,"prompt":{"id":"p"},"model":"m","temperature":1}"#,
+        r#"{"prompt":{"id":"p"},"model":"m","temperature":1,"input": null }"#,
+    ] {
+        let mut session = Session::new(pack([]));
+        let judged = session.judge(APIS[2], Bytes::from_static(body.as_bytes()));
+        let judged = judged.unwrap();
+        assert_eq!(judged.body.write(None), body);
+        let sent: Value = serde_json::from_slice(&judged.body.write(Some(&retry))).unwrap();
+        assert_eq!(sent["model"], "other");
+        assert_eq!(sent["temperature"], 0.5);
+        assert_eq!(sent["prompt"], json!({"id": "p"}));
+        let texts = sent["input"].as_array().unwrap().iter();
+        let texts: Vec<&Value> = texts.map(|it| &it["content"][0]["text"]).collect();
+        assert_eq!(texts, ["So", "No."]);
+    }
 }
 
 #[test]
@@ -886,6 +893,10 @@ fn a_body_that_is_no_request_of_the_api_is_not_read() {
             r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#,
         ),
         (APIS[2], r#"{"model":"m","prompt":"x"}"#),
+        (
+            APIS[2],
+            r#"{"model":"m","input":null,"messages":[{"role":"user","content":"x"}]}"#,
+        ),
         (APIS[3], r#"{"model":"m","prompt":"x"}"#),
         (
             PROMPTS[0],

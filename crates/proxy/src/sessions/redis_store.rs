@@ -50,9 +50,9 @@ impl RedisStore {
     /// certificate authorities of this system. No connection is made yet.
     ///
     /// # Errors
-    /// If it is not such a URL. The error does not repeat it, because it may have a password.
+    /// If it is not such a URL. The error names it without its password.
     pub fn new(url: &str, idle_time: Duration) -> Result<RedisStore, SessionError> {
-        let client = Client::open(url).map_err(|error| not_opened(&error))?;
+        let client = Client::open(url).map_err(|error| not_opened(url, &error))?;
         Ok(RedisStore::of_client(client, idle_time))
     }
 
@@ -82,7 +82,7 @@ impl RedisStore {
             root_cert: Some(authorities.to_vec()),
         };
         let client =
-            Client::build_with_tls(url, certificates).map_err(|error| not_opened(&error))?;
+            Client::build_with_tls(url, certificates).map_err(|error| not_opened(url, &error))?;
         Ok(RedisStore::of_client(client, idle_time))
     }
 
@@ -125,9 +125,47 @@ impl RedisStore {
     }
 }
 
-fn not_opened(error: &RedisError) -> SessionError {
-    let kind = format!("{:?}", error.kind());
-    SessionError::new(format!("the URL of the store of sessions: {kind}"))
+fn not_opened(url: &str, error: &RedisError) -> SessionError {
+    let error = error.to_string();
+    // The kind of the error follows the description, and then the value of a member of the query.
+    let problem = error.split(" - ").next().unwrap_or_default();
+    SessionError::new(format!(
+        "the store of sessions {}: {problem}; its URL has the form redis://HOST:PORT/DB",
+        without_password(url)
+    ))
+}
+
+/// Returns a URL, which may not be a valid one, with `***` instead of the name and the password of the user, the query,
+/// and a port that is no number: it may be a password without a host.
+fn without_password(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (user, rest) = match rest.rsplit_once('@') {
+        Some((_, rest)) => ("***@", rest),
+        None => ("", rest),
+    };
+    let (rest, query) = match rest.split_once(['?', '#']) {
+        Some((rest, _)) => (rest, "?***"),
+        None => (rest, ""),
+    };
+    let (host, path) = match rest.find('/') {
+        Some(at) => rest.split_at(at),
+        None => (rest, ""),
+    };
+    let host = match host.rsplit_once(':') {
+        Some((name, port))
+            if !port
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte == b']') =>
+        {
+            format!("{name}:***")
+        }
+        _ => host.to_owned(),
+    };
+    let scheme = match scheme {
+        "" => String::new(),
+        scheme => format!("{scheme}://"),
+    };
+    format!("{scheme}{user}{host}{path}{query}")
 }
 
 /// Returns the error without the address of the server, which a client needs not know.

@@ -143,9 +143,30 @@ async fn debugging_output_shows_the_configuration_and_no_secret() {
             shown.contains("idle_seconds: 60") && !shown.contains("hunter22"),
             "{shown}"
         );
-        let refused = crate::RedisStore::new("rodis://:hunter22@127.0.0.1", minute);
-        let shown = format!("{:?}", refused.unwrap_err());
-        assert!(!shown.contains("hunter22"), "{shown}");
+        for (url, shown, problem) in [
+            ("rodis://:hunter22@h", "rodis://***@h", "did not parse"),
+            ("redis://a:hunter22@h/x", "redis://***@h/x", "database"),
+            (
+                "redis://a:hunter22@b@h:x",
+                "redis://***@h:***",
+                "did not parse",
+            ),
+            ("redis://:hunter22", "redis://:***", "did not parse"),
+            ("redis://a:hunter22", "redis://a:***", "did not parse"),
+            ("redis://a:hunter22/@h:1/x", "redis://***@h:1/x", ""),
+            ("redis://h/x?pass=hunter22", "redis://h/x?***", "database"),
+            ("redis://[::1]:1/x", "redis://[::1]:1/x", "database"),
+            ("hunter22@h", "***@h", "did not parse"),
+        ] {
+            let refused = crate::RedisStore::new(url, minute).unwrap_err().to_string();
+            assert!(
+                refused.contains(&format!("sessions {shown}: "))
+                    && refused.contains(problem)
+                    && !refused.contains("hunter22")
+                    && !refused.contains("InvalidClientConfig"),
+                "{url}: {refused}"
+            );
+        }
     }
 }
 

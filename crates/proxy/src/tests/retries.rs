@@ -11,6 +11,7 @@ use super::{
     Http, ScriptedBody, ScriptedServer, client, collected, config, open_server, server, start,
     within,
 };
+use crate::BlockEnding;
 use crate::judge::tests::replies::{self, Piece};
 use crate::judge::tests::{GEMINI_ARRAY, StreamedApi, legal, pack_of_rules, rule_of};
 use crate::routes::ModelApi;
@@ -313,6 +314,42 @@ async fn a_server_that_fails_the_second_time_stops_the_reply_with_the_reason() {
                 "{sent}"
             );
             assert_eq!(proxy.totals.snapshot().blocked, 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn another_attempt_that_cannot_be_read_ends_the_reply_with_the_reason() {
+    for path in PATHS {
+        for (ending, status) in [
+            (BlockEnding::Soft, StatusCode::OK),
+            (BlockEnding::Hard, StatusCode::BAD_REQUEST),
+        ] {
+            for second in ["", "<html>"] {
+                let upstream = server(move |request: Request<Bytes>| async move {
+                    let path = request.uri().path().trim_start_matches("/v1/").to_owned();
+                    let is_again = String::from_utf8_lossy(request.body()).contains("Not this.");
+                    json_response(match is_again {
+                        true => second.to_owned(),
+                        false => whole_reply(&path, "It is forbidden"),
+                    })
+                })
+                .await;
+                let mut config = config(upstream.address, Http::One);
+                config.ending = ending;
+                let proxy = start(config, pack()).await;
+                let body = body_of(path, &[("user", "Say it.")]);
+                let response = client(Http::One).request(post(&proxy, path, body));
+                let response = within(response).await.unwrap();
+                assert_eq!(response.status(), status, "{path} {second}");
+                let sent = String::from_utf8(collected(response).await.to_vec()).unwrap();
+                let reason = "[ttsr: reply stopped by rule t/retry: Not this.]";
+                assert!(
+                    sent.contains(reason) && !sent.contains("forbidden"),
+                    "{sent}"
+                );
+                assert_eq!(proxy.totals.snapshot().blocked, 1);
+            }
         }
     }
 }

@@ -1248,6 +1248,141 @@ fn every_call_and_every_output_of_responses_is_read() {
 }
 
 #[test]
+fn the_streamed_output_of_a_hosted_shell_is_one_part_for_each_command_and_stream() {
+    let event = |event: &str| {
+        let place = r#""output_index":1,"item_id":"i""#;
+        format!(r#"data: {{"type":"response.{event},{place}}}"#) + "\n\n"
+    };
+    let delta = |command: u8, stream: &str, text: &str| {
+        event(&format!(
+            r#"shell_call_output_content.delta","command_index":{command},"delta":{{"{stream}":"{text}"}}"#
+        ))
+    };
+    let done = |command: u8, stdout: &str, stderr: &str| {
+        event(&format!(
+            r#"shell_call_output_content.done","command_index":{command},"output":[{{"stdout":"{stdout}","stderr":"{stderr}","outcome":{{"type":"exit","exit_code":0}}}}]"#
+        ))
+    };
+    let item = r#"{"id":"i","call_id":"c","type":"shell_call_output","output":[{"stdout":"owlet","stderr":"hoot"},{"stdout":"wing","stderr":"","note":"n"}]}"#;
+    let item = event(&format!(r#"output_item.done","item":{item}"#));
+    let start =
+        r#"{"id":"i","call_id":"c","type":"shell_call_output","status":"in_progress","output":[]}"#;
+    let start = event(&format!(r#"output_item.added","item":{start}"#));
+    let found = |text: &str| {
+        let tool = Some("shell_call_output".to_owned());
+        (tool, Some(ToolOutcome::Ok), text.to_owned())
+    };
+    let deltas = [
+        start.clone(),
+        delta(0, "stdout", "ow"),
+        delta(0, "stderr", "ho"),
+        delta(0, "stdout", "let"),
+        delta(0, "stderr", "ot"),
+        done(0, "owlet", "hoot"),
+        delta(1, "stdout", "wi"),
+        delta(1, "stdout", "ng"),
+    ];
+    let deltas = deltas.concat();
+    let streamed = ["owlet", "hoot", "wing"].map(found);
+    assert_eq!(outputs(&deltas), streamed);
+    // The item repeats what streamed, and adds what did not.
+    let all = ["owlet", "hoot", "wing", "n"].map(found);
+    assert_eq!(outputs(&format!("{deltas}{item}")), all);
+    assert_eq!(
+        outputs(&format!("{deltas}{}{item}", done(1, "wing", ""))),
+        all
+    );
+    assert_eq!(outputs(&format!("{start}{item}")), all);
+    // A text that is not the one that streamed is a part of its own or a repetition that is compared.
+    let text = event(r#"shell_call_output_content.delta","command_index":0,"delta":"owl""#);
+    assert_eq!(
+        outputs(&format!("{start}{text}{text}")),
+        ["owlowl"].map(found)
+    );
+}
+
+/// Returns the sorted texts of the parts with reasoning and the number of bytes that are not scanned, after reading a delta, a message,
+/// and a message beside a delta with these members.
+fn reasoning_of(members: &str) -> (Vec<String>, u64) {
+    let body = |choice: &str| {
+        format!(r#"{{"id":"c","choices":[{{"index":0,{choice},"finish_reason":"stop"}}]}}"#)
+    };
+    let members = format!(r#"{{"role":"assistant",{members}}}"#);
+    let found = [
+        body(&format!(r#""delta":{members}"#)),
+        body(&format!(r#""message":{members}"#)),
+        body(&format!(r#""delta":{{}},"message":{members}"#)),
+    ];
+    let found = found.map(|body| {
+        let events = read_whole(format!("data: {body}\n\n").as_bytes());
+        let streams = streams(&events);
+        let parts = streams[0].parts.iter();
+        let parts = parts.filter(|part| part.channel == Channel::Reasoning);
+        let texts = parts.map(|part| String::from_utf8(part.bytes.clone()).unwrap());
+        let mut texts: Vec<_> = texts.collect();
+        texts.sort();
+        (texts, streams[0].unscanned_bytes())
+    });
+    assert!(found.iter().all(|it| *it == found[0]), "{found:?}");
+    let [first, ..] = found;
+    first
+}
+
+#[test]
+fn reasoning_of_chat_completions_is_read_in_every_member_once() {
+    let blocks = r#"[{"type":"thinking","thinking":"owl","signature":"EuYB"},{"type":"redacted_thinking","data":"EmwK"}]"#;
+    let details = r#"[{"type":"reasoning.text","text":"owl","signature":null,"format":"f","index":0,"id":"r"},{"type":"reasoning.encrypted","data":"EmwK"}]"#;
+    let summary = r#"[{"type":"reasoning.summary","summary":"owl"}]"#;
+    let two = r#"[{"thinking":"o"},{"thinking":"wl"}]"#;
+    for members in [
+        r#""thinking":"owl""#.to_owned(),
+        format!(r#""thinking_blocks":{blocks}"#),
+        format!(r#""reasoning_details":{details}"#),
+        format!(r#""reasoning_details":{summary}"#),
+        format!(r#""provider_specific_fields":{{"thinking_blocks":{blocks}}}"#),
+        r#""provider_specific_fields":{"reasoning_content":"owl","signature":"EuYB"}"#.to_owned(),
+        format!(
+            r#""reasoning_content":"owl","thinking_blocks":{blocks},"provider_specific_fields":{{"reasoning_content":"owl","thinking_blocks":{blocks}}}"#
+        ),
+        format!(r#""reasoning":"owl","reasoning_details":{details}"#),
+        format!(
+            r#""thinking_blocks":{two},"provider_specific_fields":{{"thinking_blocks":{two}}}"#
+        ),
+    ] {
+        assert_eq!(
+            reasoning_of(&members),
+            (vec!["owl".to_owned()], 0),
+            "{members}"
+        );
+    }
+    for (members, texts) in [
+        (
+            format!(r#""reasoning":"Hm.","reasoning_details":{details}"#),
+            ["Hm.", "owl"],
+        ),
+        (
+            format!(r#""reasoning":"owl","thinking_blocks":{two}"#),
+            ["owl", "owl"],
+        ),
+        (
+            r#""thinking":"owl","content":[{"type":"thinking","thinking":"wing"}]"#.to_owned(),
+            ["owl", "wing"],
+        ),
+    ] {
+        let texts = texts.map(str::to_owned).to_vec();
+        assert_eq!(reasoning_of(&members), (texts, 0), "{members}");
+    }
+    // What no rule reads is counted.
+    for (members, unscanned) in [
+        (r#""thinking_blocks":[{"thinking":{"a":"owl"}}]"#, 3),
+        (r#""thinking_blocks":"owl""#, 3),
+        (r#""provider_specific_fields":{"other":"owl"}"#, 3),
+    ] {
+        assert_eq!(reasoning_of(members), (vec![], unscanned), "{members}");
+    }
+}
+
+#[test]
 fn calls_that_gemini_makes_itself_are_read() {
     let parts = r#"{"toolCall":{"id":"s","toolType":"GOOGLE_SEARCH_WEB","args":{"queries":["owl"]}}},{"toolResponse":{"id":"s","toolType":"GOOGLE_SEARCH_WEB","response":{"text":"hoot"}}}"#;
     let body = format!(

@@ -297,6 +297,106 @@ fn equal_deltas_of_two_choices_are_told_apart_and_copies_that_nobody_reads_are_n
 }
 
 #[test]
+fn a_secret_in_reasoning_is_redacted_in_every_member_that_has_it() {
+    let pack = pack_of(Pattern::regex("key-é-[0-9]+"), |rule| {
+        rule.action = Action::Redact;
+        rule.on = vec![ttsr::Channel::Reasoning];
+    });
+    let signed = |texts: &[&str], name: &str| {
+        let item = |text: &&str| serde_json::json!({name: text, "signature": "EuYB"});
+        serde_json::Value::from_iter(texts.iter().map(item))
+    };
+    let members = |texts: &[&str]| {
+        let text = texts.concat();
+        let blocks = signed(&[&text], "thinking");
+        serde_json::json!({
+            "reasoning_content": text,
+            "thinking": text,
+            "reasoning_details": signed(texts, "text"),
+            "thinking_blocks": blocks,
+            "provider_specific_fields": {"thinking_blocks": blocks, "reasoning": text},
+        })
+    };
+    let whole = ["It is key-é-01234", "56789 now."];
+    let reply =
+        serde_json::json!({"choices": [{"message": members(&whole), "finish_reason": "stop"}]});
+    let mut judge = new_judge(OpenAiChat, &pack, SETTINGS);
+    let sent = judge_whole(&mut judge, reply.to_string().as_bytes()).unwrap();
+    let sent = String::from_utf8(sent).unwrap();
+    assert!(!leaks(&sent) && sent.contains("now."), "{sent}");
+    assert_eq!(sent.matches("[redacted]").count(), 6, "{sent}");
+    let chunk = |text: &str, reason: Option<&str>| {
+        let choice = serde_json::json!({"delta": members(&[text]), "finish_reason": reason});
+        format!(
+            "data: {}\n\n",
+            serde_json::json!({"id": "c", "choices": [choice]})
+        )
+    };
+    let body = whole.map(|text| chunk(text, None)).concat() + &chunk("", Some("stop"));
+    let judged = judge_with(OpenAiChat, &pack, SETTINGS, [body.as_bytes()]);
+    assert!(!leaks(&judged.sent), "{}", judged.sent);
+    assert_eq!(
+        judged.sent.matches("[redacted]").count(),
+        6,
+        "{}",
+        judged.sent
+    );
+    // Members with the same text are one text.
+    assert_eq!(judged.report.redactions, 1);
+    assert_eq!(
+        judged.sent.matches("EuYB").count(),
+        body.matches("EuYB").count()
+    );
+}
+
+#[test]
+fn a_secret_that_a_hosted_shell_prints_in_pieces_is_redacted() {
+    let pack = pack_of(Pattern::regex("key-é-[0-9]+"), |rule| {
+        rule.action = Action::Redact;
+        rule.on = vec![ttsr::Channel::ToolOutput];
+    });
+    let event = |mut event: serde_json::Value, name: &str| {
+        event["type"] = format!("response.{name}").into();
+        event["output_index"] = 0.into();
+        format!("event: response.{name}\ndata: {event}\n\n")
+    };
+    let shell = "shell_call_output_content";
+    let printed = |text: &str| {
+        let event = event(
+            serde_json::json!({"item_id": "i", "command_index": 0, "delta": {"stdout": text}}),
+            &format!("{shell}.delta"),
+        );
+        event
+    };
+    let output = serde_json::json!([{"stdout": "It is key-é-0123456789 now.", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]);
+    let done = serde_json::json!({"item_id": "i", "command_index": 0, "output": output});
+    let item = serde_json::json!({"id": "i", "call_id": "c", "type": "shell_call_output", "output": output});
+    let response = serde_json::json!({"id": "r", "status": "completed", "output": [item]});
+    let body = [
+        event(
+            serde_json::json!({"response": {"id": "r", "output": []}}),
+            "created",
+        ),
+        printed("It is key-é-01234"),
+        printed("56789 now."),
+        event(done, &format!("{shell}.done")),
+        event(serde_json::json!({"item": item}), "output_item.done"),
+        event(serde_json::json!({"response": response}), "completed"),
+    ]
+    .concat();
+    let judged = judge_with(OpenAiResponses, &pack, SETTINGS, [body.as_bytes()]);
+    assert!(!leaks(&judged.sent), "{}", judged.sent);
+    assert_eq!(
+        judged.sent.matches("It is [redacted]").count(),
+        4,
+        "{}",
+        judged.sent
+    );
+    assert_eq!(judged.report.redactions, 1);
+    assert_eq!(judged.ended, Ok(()));
+}
+
+#[test]
 fn probabilities_of_a_redacted_text_are_left_out() {
     let text = stream(OpenAiChat, &[Piece::Text(&["key-é-1", "2."])]);
     let text = text.replace(
