@@ -362,11 +362,10 @@ fn a_secret_that_a_hosted_shell_prints_in_pieces_is_redacted() {
     };
     let shell = "shell_call_output_content";
     let printed = |text: &str| {
-        let event = event(
+        event(
             serde_json::json!({"item_id": "i", "command_index": 0, "delta": {"stdout": text}}),
             &format!("{shell}.delta"),
-        );
-        event
+        )
     };
     let output = serde_json::json!([{"stdout": "It is key-é-0123456789 now.", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]);
     let done = serde_json::json!({"item_id": "i", "command_index": 0, "output": output});
