@@ -113,7 +113,8 @@ impl RequestCount {
             if is_busy {
                 let used_before = cpu_time();
                 let polling = (0..threads).map(|_| poll_until(Instant::now() + PERIOD));
-                polling.collect::<JoinSet<()>>().join_all().await;
+                let mut polling: JoinSet<()> = polling.collect();
+                while polling.join_next().await.is_some() {}
                 let used = cpu_time()
                     .zip(used_before)
                     .map(|(now, before)| now - before);
