@@ -118,7 +118,7 @@ struct ThreadArgs {
     /// One thread serves some hundred streams at a time.
     #[arg(long, value_name = "N")]
     threads: Option<ThreadCount>,
-    /// When the threads look for events without sleeping, which delays deltas less and takes a core for each of them
+    /// The times at which threads look for events without sleeping, which delays deltas less and takes a core for each thread
     /// [default: under-load]
     #[arg(long, value_name = "WHEN", value_enum)]
     busy_poll: Option<BusyPollTimes>,

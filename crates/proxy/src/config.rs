@@ -46,7 +46,7 @@ pub struct ProxyConfig {
     /// The store of sessions. By default, the 4,096 sessions that were used last are kept in memory, each for a day after
     /// its last use.
     pub sessions: Arc<dyn SessionStore>,
-    /// When the worker threads of the runtime look for events without sleeping. By default, they never do.
+    /// The times at which the worker threads of the runtime look for events without sleeping: by default, none.
     pub busy_poll: BusyPoll,
     /// The bounds.
     pub limits: ProxyLimits,
