@@ -228,7 +228,8 @@ pub(crate) fn serve_role(name: &str, to: SocketAddr) {
         .expect("a runtime");
     runtime.block_on(async {
         match name {
-            "hyper" => pass_through(to).await,
+            // A connection is accepted by a thread of the runtime, as the proxy does it.
+            "hyper" => tokio::spawn(pass_through(to)).await.expect("a server"),
             "no-rules" => {
                 proxy(
                     to,
