@@ -18,7 +18,7 @@ use crate::buffer_budget::{BufferBudget, BufferedBytes};
 use crate::config::ProxyLimits;
 use crate::conversations::ReplySession;
 use crate::driver::{PIECE, UpstreamBody};
-use crate::judge::{RepeatedAttempt, ReplyJudge};
+use crate::judge::{EndedReply, RepeatedAttempt, ReplyJudge};
 use crate::request_count::RequestPermit;
 use crate::routes::ModelApi;
 use crate::sessions::SessionError;
@@ -406,11 +406,8 @@ impl JudgedBody {
 
     /// Writes the session after a reply has ended.
     fn poll_saving(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let is_complete = self.judge.is_complete();
-        if let (Some(session), Some(conversation)) =
-            (&mut self.session, self.judge.ended_conversation())
-        {
-            self.saving = Some(Box::pin(session.save(conversation, is_complete)));
+        if let (Some(session), Some(ended)) = (&mut self.session, self.judge.ended_reply()) {
+            self.saving = Some(Box::pin(session.save(ended)));
         }
         if let Some(saving) = &mut self.saving {
             let saved = ready!(saving.as_mut().poll(cx));
@@ -490,7 +487,7 @@ impl Drop for JudgedBody {
         if let (Some(session), Some(conversation)) =
             (&mut self.session, self.judge.open_conversation())
         {
-            self.saving = Some(Box::pin(session.save(conversation, false)));
+            self.saving = Some(Box::pin(session.save(EndedReply::cut(conversation))));
         }
         if let (Some(saving), Ok(runtime)) = (self.saving.take(), Handle::try_current()) {
             let account = self.account.clone();

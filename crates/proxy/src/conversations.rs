@@ -10,17 +10,16 @@ use std::future::Future;
 use std::sync::Arc;
 
 use ttsr::conversation::Note;
-use ttsr::{Conversation, Mode, Pack, Snapshot};
+use ttsr::{Mode, Pack, Snapshot};
 
+use crate::continued_reply::save_reply;
 use crate::error::ProxyError;
+use crate::judge::EndedReply;
 use crate::request::{
     JudgedRequest, ModelRequest, PartHash, Redactors, RefusedRequest, ReplyEffect, SessionMemory,
     judge_request,
 };
-use crate::sessions::{SessionError, SessionStore};
-
-/// The most attempts to write a session that other requests write at the same time.
-const ATTEMPTS: usize = 64;
+use crate::sessions::{SessionError, SessionStore, state};
 
 /// The rules for requests.
 #[derive(Clone, Debug)]
@@ -56,8 +55,8 @@ pub(crate) async fn judge_in_session(
     rules: &RequestRules,
 ) -> Result<Result<JudgedRequest, RefusedRequest>, SessionError> {
     let size = request.body.len();
-    for _ in 0..ATTEMPTS {
-        let (memory, version) = load(store, key).await?;
+    for _ in 0..state::ATTEMPTS {
+        let (memory, version) = state::load(store, key).await?;
         let (request, rules) = (Arc::clone(request), rules.clone());
         let judge = move || judge_alone(&request, &rules, memory);
         let judged = beside(size, judge).await;
@@ -66,11 +65,11 @@ pub(crate) async fn judge_in_session(
             Ok(judged) => &judged.memory,
             Err(refused) => &refused.memory,
         };
-        if store.save(key, &encode(memory)?, version).await? {
+        if state::save(store, key, memory, version).await? {
             return Ok(judged);
         }
     }
-    Err(SessionError::new(CONTENTION))
+    Err(SessionError::new(state::CONTENTION))
 }
 
 /// The size in bytes from which the work on a body is done in another thread: all other connections would wait.
@@ -96,21 +95,6 @@ pub(crate) fn judge_alone(
     judge_request(request, &rules.pack, &rules.redactors, rules.mode, memory)
 }
 
-const CONTENTION: &str = "too many requests write the session at the same time";
-
-async fn load(store: &dyn SessionStore, key: &str) -> Result<(SessionMemory, u64), SessionError> {
-    let Some(stored) = store.load(key).await? else {
-        return Ok((SessionMemory::default(), 0));
-    };
-    let memory = serde_json::from_slice(&stored.state)
-        .map_err(|_| SessionError::new("the state of the session has another form"))?;
-    Ok((memory, stored.version))
-}
-
-fn encode(memory: &SessionMemory) -> Result<Vec<u8>, SessionError> {
-    serde_json::to_vec(memory).map_err(|_| SessionError::new("the session cannot be written"))
-}
-
 /// The session of a reply in progress.
 pub(crate) struct ReplySession {
     /// `None` if the reply has no session that is kept.
@@ -122,21 +106,25 @@ pub(crate) struct ReplySession {
     notes: Vec<Note>,
 }
 
+#[derive(Clone)]
 struct KeptSession {
     store: Arc<dyn SessionStore>,
     key: String,
+    /// `None` if no request can continue the reply.
+    client: Option<PartHash>,
 }
 
 impl ReplySession {
-    /// Returns the session of the reply to a request that was judged. It is not kept if it has no key.
+    /// Returns the session of the reply to a request of that client that was judged. It is not kept if it has no key.
     pub(crate) fn new(
         store: &Arc<dyn SessionStore>,
+        client: PartHash,
         key: Option<String>,
         judged: &JudgedRequest,
     ) -> ReplySession {
-        let store = Arc::clone(store);
+        let (store, client) = (Arc::clone(store), judged.body.is_stored().then_some(client));
         ReplySession {
-            kept: key.map(|key| KeptSession { store, key }),
+            kept: key.map(|key| KeptSession { store, key, client }),
             base: judged.state.clone(),
             anchor: judged.anchor,
             notes: judged.notes.clone(),
@@ -148,13 +136,16 @@ impl ReplySession {
         self.notes.extend_from_slice(notes);
     }
 
-    /// Returns the future that adds the effects of the reply to the session. `is_complete` is true if the reply has its end
-    /// and no rule stopped it.
+    /// Returns the future that adds the effects of the reply to the session.
     pub(crate) fn save(
         &mut self,
-        conversation: &Conversation,
-        is_complete: bool,
+        ended: EndedReply<'_>,
     ) -> impl Future<Output = Result<(), SessionError>> + Send + use<> {
+        let EndedReply {
+            conversation,
+            is_complete,
+            id,
+        } = ended;
         let fork = conversation.snapshot();
         let waits: Vec<Note> = conversation.guidance().collect();
         let (waiting, delivered): (Vec<Note>, Vec<Note>) = std::mem::take(&mut self.notes)
@@ -168,28 +159,17 @@ impl ReplySession {
             delivered: delivered.into_iter().map(|note| note.text).collect(),
             is_complete,
         };
-        let kept = self.kept.as_ref();
-        let kept = kept.map(|kept| (Arc::clone(&kept.store), kept.key.clone()));
+        let kept = self.kept.clone();
         async move {
-            match kept {
-                Some((store, key)) => end_reply(&*store, &key, &outcome).await,
-                None => Ok(()),
+            let Some(KeptSession { store, key, client }) = kept else {
+                return Ok(());
+            };
+            let end = |memory: &mut SessionMemory| memory.end_reply(&outcome);
+            state::update(&*store, &key, end).await?;
+            match (client, id) {
+                (Some(client), Some(id)) => save_reply(&*store, client, id, &key).await,
+                _ => Ok(()),
             }
         }
     }
-}
-
-async fn end_reply(
-    store: &dyn SessionStore,
-    key: &str,
-    outcome: &ReplyEffect,
-) -> Result<(), SessionError> {
-    for _ in 0..ATTEMPTS {
-        let (mut memory, version) = load(store, key).await?;
-        memory.end_reply(outcome);
-        if store.save(key, &encode(&memory)?, version).await? {
-            return Ok(());
-        }
-    }
-    Err(SessionError::new(CONTENTION))
 }

@@ -31,6 +31,7 @@ use ttsr_wire::{JsonValue, Reader, WireRecord};
 use crate::config::{BlockEnding, ProxyConfig};
 use crate::routes::ModelApi;
 use api::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, reply_api};
+pub(crate) use api::{ReplyId, id_of_whole};
 pub(crate) use frames::{BodyFrames, StreamFraming};
 use json_edit::rewrite;
 use output::JudgedOutput;
@@ -109,6 +110,26 @@ pub(crate) struct ReplyReport {
     pub(crate) rule: Option<String>,
     /// Bytes of strings that no reader knows, by their path.
     pub(crate) unscanned: BTreeMap<String, u64>,
+}
+
+/// A reply that has ended.
+pub(crate) struct EndedReply<'j> {
+    pub(crate) conversation: &'j Conversation,
+    /// True if the reply has its end, and no rule stopped it.
+    pub(crate) is_complete: bool,
+    /// `None` if no later request can continue the reply by its id.
+    pub(crate) id: Option<ReplyId>,
+}
+
+impl EndedReply<'_> {
+    /// Returns the end of a reply whose client has gone away.
+    pub(crate) fn cut(conversation: &Conversation) -> EndedReply<'_> {
+        EndedReply {
+            conversation,
+            is_complete: false,
+            id: None,
+        }
+    }
 }
 
 /// The server's bytes ended before the reply was complete.
@@ -318,18 +339,17 @@ impl ReplyJudge {
         }
     }
 
-    /// Returns the conversation after a reply has ended, or after the body has, once for each.
-    pub(crate) fn ended_conversation(&mut self) -> Option<&Conversation> {
+    /// Returns the end of a reply after it has ended, or after the body has, once for each.
+    pub(crate) fn ended_reply(&mut self) -> Option<EndedReply<'_>> {
         let is_stopped = self.is_over && !self.parts.is_ended();
         let now = (self.parts.ended, is_stopped);
         let is_new = now != self.reported_ends;
         self.reported_ends = now;
-        is_new.then(|| self.parts.conversation())
-    }
-
-    /// Returns true if the last reply has its end, and no rule stopped it.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.parts.is_complete() && !self.report.is_blocked
+        is_new.then(|| EndedReply {
+            conversation: self.parts.conversation(),
+            is_complete: self.parts.is_complete() && !self.report.is_blocked,
+            id: self.api.reply_id(),
+        })
     }
 
     /// Returns the conversation if its reply is in progress.

@@ -91,6 +91,7 @@ mod account;
 mod body;
 mod buffer_budget;
 mod config;
+mod continued_reply;
 mod conversations;
 mod driver;
 mod error;

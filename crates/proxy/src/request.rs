@@ -30,7 +30,7 @@ pub(crate) use outgoing::OutgoingBody;
 pub(crate) use read::ModelRequest;
 use read::{PartRole, RequestPart, part_hash, text_hash};
 pub(crate) use redactors::Redactors;
-pub(crate) use session_key::session_key;
+pub(crate) use session_key::{client_hash, session_key};
 pub(crate) use shape::is_model_request;
 
 /// The number of requests after which one that does not continue the conversation of pending guidance takes it.

@@ -23,6 +23,7 @@ use crate::body::{
 
 use crate::buffer_budget::{BufferBudget, BufferFull, BufferedBytes};
 use crate::config::{ProxyConfig, UpstreamUrl};
+use crate::continued_reply::load_reply;
 use crate::conversations::{ReplySession, RequestRules, beside, judge_alone, judge_in_session};
 use crate::error::ProxyError;
 use crate::error_answer::{ErrorAnswer, text_response};
@@ -30,11 +31,15 @@ use crate::headers::{
     add_warnings, detached, has_other_method, is_websocket, may_be_json, names_accepted_host,
     prepare_request, remove_digests, set_headers,
 };
-use crate::judge::{Block, BodyFrames, JudgeSettings, ReplyJudge, ReplyReport, WholeBodyVerdict};
+use crate::judge::{
+    Block, BodyFrames, JudgeSettings, ReplyJudge, ReplyReport, WholeBodyVerdict, id_of_whole,
+};
 use crate::metrics::{self, ProxyMetrics};
 use crate::pack_slot::PackSlot;
 use crate::repeat::{RepeatedCall, is_encoded, stream_framing};
-use crate::request::{JudgedRequest, ModelRequest, SessionMemory, is_model_request, session_key};
+use crate::request::{
+    JudgedRequest, ModelRequest, SessionMemory, client_hash, is_model_request, session_key,
+};
 use crate::request_count::{RequestCount, RequestPermit};
 use crate::routes::{ModelApi, model_of_path, route};
 use crate::totals::ProxyTotals;
@@ -414,12 +419,27 @@ impl ProxyService {
         if api == ModelApi::Gemini {
             request.model = model_of_path(uri.path()).map(str::to_owned);
         }
+        let query = uri.query().unwrap_or_default();
+        let (client, store) = (client_hash(headers, query), &self.config.sessions);
+        let continued = match &request.previous {
+            Some(id) => load_reply(&**store, client, id).await,
+            None => Ok(None),
+        };
+        if let Ok(Some(continued)) = &continued {
+            request.set_continued(continued.id.clone());
+        }
         let request = Arc::new(request);
-        let key = session_key(headers, uri.query().unwrap_or_default(), &request);
-        let store = &self.config.sessions;
-        let judged = judge_in_session(&**store, &key, &request, rules).await;
+        let judged = match continued {
+            Ok(continued) => {
+                let session = continued.map(|reply| reply.session);
+                let key = session_key(headers, query, &request, session.as_deref());
+                let judged = judge_in_session(&**store, &key, &request, rules).await;
+                judged.map(|judged| (judged, Some(key)))
+            }
+            Err(error) => Err(error),
+        };
         let (judged, key) = match judged {
-            Ok(judged) => (judged, Some(key)),
+            Ok(judged) => judged,
             Err(error) => {
                 account.session_lost(&error);
                 if !is_passed {
@@ -434,7 +454,7 @@ impl ProxyService {
                 drop(request);
                 judged.body.forget_texts();
                 account.request(&judged.actions);
-                let session = ReplySession::new(store, key, &judged);
+                let session = ReplySession::new(store, client, key, &judged);
                 let body = whole_body(judged.body.write(None));
                 Ok((body, Some((judged, session))))
             }
@@ -568,13 +588,8 @@ impl ProxyService {
         };
         account.judged(api, false, &judge);
         warnings.extend(judge.warnings());
-        let is_complete = judge.is_complete();
-        if let (Some((session, _)), Some(conversation)) = (&mut session, judge.ended_conversation())
-        {
-            account.saved(&session.save(conversation, is_complete).await);
-        }
-        match judged {
-            WholeBodyVerdict::Passes(changed) => Ok(buffered.into_body(changed.unwrap_or(bytes))),
+        let answer = match judged {
+            WholeBodyVerdict::Passes(changed) => Ok(changed.unwrap_or(bytes)),
             // A client repeats a request after an error of the gateway, and a reply that cannot be read may be damaged.
             WholeBodyVerdict::Refused(block) if judge.report().is_unreadable => {
                 Err(fail(account, &block.message))
@@ -583,7 +598,13 @@ impl ProxyService {
                 Err(ErrorAnswer::new(StatusCode::BAD_REQUEST, block.reason()))
             }
             WholeBodyVerdict::Retry(next) => Err(fail(account, &next.block.reason())),
+        };
+        if let (Some((session, _)), Some(mut ended)) = (&mut session, judge.ended_reply()) {
+            let sent = answer.as_ref().ok();
+            ended.id = sent.and_then(|body| id_of_whole(api, body));
+            account.saved(&session.save(ended).await);
         }
+        Ok(buffered.into_body(answer?))
     }
 }
 

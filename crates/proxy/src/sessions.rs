@@ -4,6 +4,7 @@ mod journal_store;
 mod memory_store;
 #[cfg(feature = "redis")]
 mod redis_store;
+pub(crate) mod state;
 
 use std::fmt;
 use std::future::Future;

@@ -13,7 +13,7 @@ use serde_json::Value;
 use ttsr_wire::{JsonValue, WireFormat};
 
 use crate::config::BlockEnding;
-use crate::json_spans::JsonEdits;
+use crate::json_spans::{JsonEdits, member, members, parse, string};
 use crate::judge::output::JudgedOutput;
 use crate::routes::ModelApi;
 
@@ -59,6 +59,23 @@ impl SplicedEvent {
                 .map_or(SplicedEvent::Same, SplicedEvent::Changed),
         }
     }
+}
+
+/// The id of a reply that a later request can continue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReplyId {
+    /// The id that the client is sent.
+    pub(crate) sent: String,
+    /// The id of the last attempt, under which the server has the reply.
+    pub(crate) of_server: String,
+}
+
+/// Returns the id of a reply that is not streamed, or `None` if no later request can continue it by its id.
+pub(crate) fn id_of_whole(api: ModelApi, body: &[u8]) -> Option<ReplyId> {
+    let reply = parse(body).filter(|_| api == ModelApi::OpenAiResponses)?;
+    let sent = member(&members(reply)?, "id").and_then(string)?;
+    let of_server = sent.clone();
+    Some(ReplyId { sent, of_server })
 }
 
 /// The members of an event that matter to its API.
@@ -108,6 +125,11 @@ pub(crate) trait ReplyApi: Send + Sync {
     /// Returns an event of another attempt, or one after an event that has changed the numbers, by its data, as the client
     /// is sent it.
     fn splice_event(&mut self, data: &[u8]) -> SplicedEvent;
+
+    /// Returns the id of the reply, if a later request can continue it by the id.
+    fn reply_id(&self) -> Option<ReplyId> {
+        None
+    }
 
     /// Returns true if the numbers of the server's events are not those that the client is sent.
     fn has_other_numbers(&self) -> bool {

@@ -108,6 +108,11 @@ impl OutgoingBody {
         guidance
     }
 
+    /// Returns true if the server keeps the reply, so that a later request can continue it.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.request.is_stored
+    }
+
     /// Returns true if the client asks for the tokens of a streamed reply.
     pub(crate) fn wants_usage(&self) -> bool {
         self.request.wants_usage
@@ -175,6 +180,9 @@ impl OutgoingBody {
         for ((part, index), text) in &texts {
             let range = request.parts[*part].texts[*index].range.clone();
             edits.replace(range, quoted(text));
+        }
+        if let Some((id, range)) = request.continued() {
+            edits.replace(range, quoted(id));
         }
         if let Some(retry) = retry {
             self.write_options(retry, &mut edits);

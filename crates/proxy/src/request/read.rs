@@ -97,8 +97,13 @@ pub(crate) struct ModelRequest {
     pub(crate) parts: Vec<RequestPart>,
     /// The id of the session that the client names in the body.
     pub(crate) session: Option<String>,
-    /// The id of the reply whose history the server has, in Responses.
+    /// The id of the reply whose history the server has, in Responses, and its place.
     pub(crate) previous: Option<String>,
+    pub(super) previous_range: Option<Range<usize>>,
+    /// The id under which the server has that reply, if it is another one.
+    continued: Option<String>,
+    /// True if the server keeps the reply, in Responses: a later request can continue it.
+    pub(super) is_stored: bool,
     /// The key with which the client tells prompts of one kind apart, in the APIs of OpenAI: at least as wide as a session.
     pub(crate) cache_key: Option<String>,
     /// True if the client asks for the tokens of a streamed reply, in Chat Completions and Completions.
@@ -165,6 +170,9 @@ impl ModelRequest {
             None => range("temperature").filter(|_| options_name(api).is_none()),
         };
         let model = member(&top, "model").filter(|_| api != ModelApi::Gemini);
+        let is_responses = api == ModelApi::OpenAiResponses;
+        let previous = member(&top, "previous_response_id").filter(|_| is_responses);
+        let is_forgotten = member(&top, "store").is_some_and(|store| store.get() == "false");
         Some(ModelRequest {
             api,
             model: model.and_then(string),
@@ -178,11 +186,12 @@ impl ModelRequest {
             cache_key: member(&top, "prompt_cache_key").and_then(string),
             wants_usage: wants_usage(&top),
             conversation: member(&top, "conversation")
-                .filter(|_| api == ModelApi::OpenAiResponses)
+                .filter(|_| is_responses)
                 .and_then(conversation_id),
-            previous: member(&top, "previous_response_id")
-                .filter(|_| api == ModelApi::OpenAiResponses)
-                .and_then(string),
+            previous: previous.and_then(string),
+            previous_range: previous.map(|previous| span(&body, previous)),
+            continued: None,
+            is_stored: is_responses && !is_forgotten,
             instructions,
             unscanned,
             body,
@@ -192,6 +201,16 @@ impl ModelRequest {
     /// Returns true if the server has the history before the request.
     pub(crate) fn continues_history(&self) -> bool {
         self.previous.is_some() || self.conversation.is_some()
+    }
+
+    /// Sets the id under which the server has the reply that the request continues.
+    pub(crate) fn set_continued(&mut self, id: String) {
+        self.continued = Some(id).filter(|id| self.previous.as_ref() != Some(id));
+    }
+
+    /// Returns that id and the place of the id in the body, if they differ.
+    pub(super) fn continued(&self) -> Option<(&str, Range<usize>)> {
+        self.continued.as_deref().zip(self.previous_range.clone())
     }
 
     /// Drops the decoded texts and what else only the judgement reads, so that a request takes little more memory than its

@@ -1109,10 +1109,10 @@ fn a_history_of_gemini_without_lists_is_extended_and_instructions_and_keys_name_
     let key = |system: &str| {
         let body = format!(r#"{{"{system}":{{"parts":[{{"text":"s"}}]}},"contents":[]}}"#);
         let request = ModelRequest::read(api, body.into()).unwrap();
-        session_key(&HeaderMap::new(), "", &request)
+        session_key(&HeaderMap::new(), "", &request, None)
     };
     let request = ModelRequest::read(api, r#"{"contents":[]}"#.into()).unwrap();
-    let of_query = |query: &str| session_key(&HeaderMap::new(), query, &request);
+    let of_query = |query: &str| session_key(&HeaderMap::new(), query, &request, None);
     assert_eq!(of_query("alt=sse&key=a"), of_query("key=a"));
     assert_ne!(of_query("key=a"), of_query("key=b"));
     assert_eq!(key("systemInstruction"), key("system_instruction"));
@@ -1163,7 +1163,7 @@ fn sessions_are_told_apart_by_what_clients_send() {
     );
     let other = read(r#"{"system":"s","messages":[{"role":"user","content":"b"}]}"#);
     let key = |fields: &[(&'static str, &'static str)], request: &ModelRequest| {
-        session_key(&headers(fields), "", request)
+        session_key(&headers(fields), "", request, None)
     };
     let mine = [("x-api-key", "k1"), ("user-agent", "u")];
     assert_eq!(key(&mine, &plain), key(&mine, &later));
@@ -1472,7 +1472,7 @@ fn a_conversation_that_the_server_keeps_is_a_session_in_which_equal_texts_are_ne
     let mut session = Session::new(pack([warn]));
     let key_of = |body: &str| {
         let request = ModelRequest::read(ModelApi::OpenAiResponses, body.to_owned().into());
-        session_key(&HeaderMap::new(), "", &request.unwrap())
+        session_key(&HeaderMap::new(), "", &request.unwrap(), None)
     };
     let body = |conversation: Value, input: &str| {
         json!({"model": "m", "conversation": conversation, "input": input}).to_string()

@@ -20,8 +20,9 @@ use super::{
     open_server, server, start, within,
 };
 use crate::conversations::{ReplySession, RequestRules, judge_in_session};
+use crate::judge::EndedReply;
 use crate::judge::tests::{pack_of_rules as pack, rule_of};
-use crate::request::ModelRequest;
+use crate::request::{ModelRequest, PartHash};
 use crate::routes::ModelApi;
 use crate::{
     EventLog, MemoryStore, ProxyConfig, SessionError, SessionStore, StoreFuture, StoredSession,
@@ -712,12 +713,18 @@ async fn the_state_of_a_long_conversation_is_bounded() {
         let Ok(judged) = judged.unwrap() else {
             panic!("no rule stops it");
         };
-        let mut session = ReplySession::new(&store, Some("s".to_owned()), &judged);
+        let mut session =
+            ReplySession::new(&store, PartHash::default(), Some("s".to_owned()), &judged);
         let mut reply = judged.conversation;
         assert_eq!(reply.begin_attempt(), Flow::Go);
         assert_eq!(reply.push(PartId(0), b"I am sure."), Flow::Go);
         assert_eq!(reply.finish(), Flow::Go);
-        session.save(&reply, true).await.unwrap();
+        let ended = EndedReply {
+            conversation: &reply,
+            is_complete: true,
+            id: None,
+        };
+        session.save(ended).await.unwrap();
         let state = store.load("s").await.unwrap().unwrap().state;
         largest = largest.max(state.len());
         if number + 1 == requests {

@@ -1,5 +1,8 @@
 //! Replies that are taken again, over loopback.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json};
@@ -380,4 +383,118 @@ async fn a_client_is_kept_alive_while_another_attempt_waits() {
         "{sent}"
     );
     within(second.closed()).await;
+}
+
+/// A server of Responses that gives each reply the id of its number. Its replies repeat the last text of the user, and say
+/// something else if the request has the message of a rule.
+async fn numbering() -> ScriptedServer {
+    let replies = AtomicUsize::new(0);
+    server(move |request: Request<Bytes>| {
+        let id = format!("resp_{}", replies.fetch_add(1, Ordering::Relaxed) + 1);
+        let body: Value = serde_json::from_slice(request.body()).unwrap();
+        let text = match body["input"].to_string() {
+            input if input.contains("Not this.") => "fine.".to_owned(),
+            _ => body["input"].as_str().unwrap_or_default().to_owned(),
+        };
+        async move {
+            if body["stream"] != json!(true) {
+                return json_response(whole_reply("responses", &text).replace("resp_1", &id));
+            }
+            let frames = stream("responses", &[&text]).into_iter();
+            let numbered = frames.map(|frame| {
+                let frame = String::from_utf8(frame.to_vec()).unwrap();
+                let from = r#""id":"r""#;
+                Bytes::from(frame.replace(from, &from.replace("\"r\"", &format!("\"{id}\""))))
+            });
+            streamed(numbered.collect())
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_request_continues_the_attempt_that_the_client_saw() {
+    let mut upstream = numbering().await;
+    let proxy = start(config(upstream.address, Http::One), pack()).await;
+    let client = client(Http::One);
+    // Sends a request, and returns the id that the client sees and the one that the server is sent last.
+    let mut ask = async |key: &'static str, body: Value, attempts: usize| {
+        let body = body.to_string();
+        let request = Request::post(proxy.url("/local/v1/responses"));
+        let request = request.header("x-api-key", key).body(Full::from(body));
+        let response = within(client.request(request.unwrap())).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let reply = String::from_utf8(collected(response).await.to_vec()).unwrap();
+        let id = reply.split(r#""id":"resp_"#).nth(1).unwrap();
+        let id = format!("resp_{}", id.split('"').next().unwrap());
+        let mut previous = Value::Null;
+        for _ in 0..attempts {
+            let sent = within(upstream.requests.recv()).await.unwrap().into_body();
+            let sent: Value = serde_json::from_slice(&sent).unwrap();
+            previous = sent["previous_response_id"].clone();
+        }
+        assert!(upstream.requests.try_recv().is_err());
+        (id, previous)
+    };
+    let request = |input: &str, previous: &str| json!({"model": "m", "stream": true, "input": input, "previous_response_id": previous});
+    let first = json!({"model": "m", "stream": true, "input": "forbidden"});
+    let (id, _) = ask("k", first, 2).await;
+    assert_eq!(id, "resp_1", "the id is constant while the reply streams");
+    let (_, previous) = ask("k", request("a", "resp_1"), 1).await;
+    assert_eq!(previous, "resp_2");
+    let (_, previous) = ask("k", request("a", "resp_2"), 1).await;
+    assert_eq!(previous, "resp_2");
+    let (_, previous) = ask("other", request("a", "resp_1"), 1).await;
+    assert_eq!(
+        previous, "resp_1",
+        "the reply of another client is not known"
+    );
+    // Both attempts at a reply continue the same one.
+    let (id, previous) = ask("k", request("forbidden", "resp_1"), 2).await;
+    assert_eq!((&*id, previous), ("resp_6", json!("resp_2")));
+    let (_, previous) = ask("k", request("a", "resp_6"), 1).await;
+    assert_eq!(previous, "resp_7");
+    // A client sees the last attempt at a reply that is not streamed.
+    let (id, _) = ask("k", json!({"model": "m", "input": "forbidden"}), 2).await;
+    assert_eq!(id, "resp_10");
+    let (_, previous) = ask("k", request("a", "resp_10"), 1).await;
+    assert_eq!(previous, "resp_10");
+    let unstored = json!({"model": "m", "stream": true, "input": "forbidden", "store": false});
+    let (id, _) = ask("k", unstored, 2).await;
+    assert_eq!(id, "resp_12");
+    let (_, previous) = ask("k", request("a", "resp_12"), 1).await;
+    assert_eq!(previous, "resp_12", "the server has no such reply");
+}
+
+#[tokio::test]
+async fn a_request_that_continues_a_reply_is_in_its_session() {
+    let pattern = Pattern::literal("odd");
+    let mut rule = rule_of("t/inject", pattern, &[Channel::Text], Action::Inject);
+    rule.message = Some("Be even.".into());
+    let mut upstream = numbering().await;
+    let proxy = start(config(upstream.address, Http::One), pack_of_rules([rule])).await;
+    let client = client(Http::One);
+    let mut carries = async |body: Value| {
+        let request = Request::post(proxy.url("/local/v1/responses"));
+        let request = request.body(Full::from(body.to_string())).unwrap();
+        collected(within(client.request(request)).await.unwrap()).await;
+        let sent = within(upstream.requests.recv()).await.unwrap().into_body();
+        String::from_utf8(sent.to_vec())
+            .unwrap()
+            .contains("Be even.")
+    };
+    for stream in [true, false] {
+        let first = if stream { 1 } else { 5 };
+        let request = |input: &str| json!({"model": "m", "stream": stream, "input": input});
+        let continued = |input: &str, number: usize| {
+            let mut request = request(input);
+            request["previous_response_id"] = json!(format!("resp_{number}"));
+            request
+        };
+        // Conversations that begin alike are one session.
+        assert!(!carries(request(&format!("odd {stream}"))).await);
+        assert!(!carries(request("another conversation")).await);
+        assert!(carries(continued("go on", first)).await);
+        assert!(!carries(continued("and so on", first + 2)).await, "once");
+    }
 }

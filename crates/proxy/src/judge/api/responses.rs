@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use ttsr_wire::{JsonValue, WireFormat};
 
-use super::{EventHold, ReplyApi, ReplyEvent, SplicedEvent};
+use super::{EventHold, ReplyApi, ReplyEvent, ReplyId, SplicedEvent};
 use crate::config::BlockEnding;
 use crate::json_spans::{JsonEdits, elements, member, members, parse, span, string};
 use crate::judge::output::JudgedOutput;
@@ -28,6 +28,8 @@ pub(super) struct ResponsesReply {
     arriving: Vec<u64>,
     /// True after the end of an attempt that was cut: the events are those of another one.
     is_spliced: bool,
+    /// The id of this attempt, if another one was cut.
+    attempt_id: Option<String>,
     /// The index of the first item of this attempt.
     base: u64,
     /// True if a keep-alive event has taken a sequence number of the server.
@@ -243,6 +245,9 @@ impl ReplyApi for ResponsesReply {
         let kind = member(&top, "type").and_then(string).unwrap_or_default();
         let is_final = FINAL.contains(&&*kind);
         let response = member(&top, "response");
+        if let Some(response) = response.and_then(members).filter(|_| self.is_spliced) {
+            self.attempt_id = member(&response, "id").and_then(string);
+        }
         if self.is_spliced && response.is_some() && !is_final {
             return SplicedEvent::Dropped;
         }
@@ -279,6 +284,12 @@ impl ReplyApi for ResponsesReply {
             }
         }
         SplicedEvent::edited(data, &edits)
+    }
+
+    fn reply_id(&self) -> Option<ReplyId> {
+        let sent = self.response.as_ref()?["id"].as_str()?.to_owned();
+        let of_server = self.attempt_id.clone().unwrap_or_else(|| sent.clone());
+        Some(ReplyId { sent, of_server })
     }
 
     fn has_other_numbers(&self) -> bool {
