@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 
 use hyper::body::Bytes;
 use hyper::{Request, Response, StatusCode};
@@ -624,4 +625,18 @@ async fn a_running_reply_ends_with_the_pack_that_it_began_with() {
     assert!(new.contains("first") && !new.contains("second"), "{new}");
     stop.send(()).unwrap();
     within(running).await.unwrap();
+}
+
+#[tokio::test]
+async fn connections_need_no_poll_of_the_future_that_serves() {
+    let bound = Proxy::bind(ProxyConfig::default(), no_rules(), "127.0.0.1:0");
+    let bound = bound.await.unwrap();
+    let address = bound.address();
+    let mut serving = std::pin::pin!(bound.serve(std::future::pending()));
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(serving.as_mut().poll(&mut context), Poll::Pending);
+    for _ in 0..2 {
+        let healthy = client(Http::One).request(get(&format!("http://{address}/healthz")));
+        assert_eq!(within(healthy).await.unwrap().status(), StatusCode::OK);
+    }
 }
