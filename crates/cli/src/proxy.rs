@@ -1,6 +1,7 @@
 //! `ttsr proxy`: applies rules to the replies of model providers, for any client that can be given a base URL.
 
 mod clients;
+mod network;
 mod reload;
 mod reported_store;
 mod settings;
@@ -56,6 +57,13 @@ pub(crate) struct Options {
     /// OPENAI_API_BASE already have replace the first two.
     #[arg(long = "upstream", value_name = "[NAME=]URL", value_parser = upstream)]
     upstreams: Vec<(Option<String>, UpstreamUrl)>,
+    /// The network's proxy, through which servers with https are reached: http://, https:// or socks5:// [default: that of
+    /// HTTPS_PROXY or ALL_PROXY]
+    ///
+    /// With an empty URL, servers are reached without it. The hosts of NO_PROXY, and loopback addresses, are reached without
+    /// it in any case. If its URL has credentials, use a variable or a file: other users of this machine may see options.
+    #[arg(long, value_name = "URL")]
+    network_proxy: Option<String>,
     /// A value of the Host header to accept in addition to loopback names; may be repeated
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
@@ -281,6 +289,10 @@ fn config(
         } else {
             tls(options, settings)?
         },
+        network_proxy: network::network_proxy(
+            options.network_proxy.as_deref(),
+            settings.network_proxy.as_deref(),
+        )?,
         log: log(options.log.as_ref().or(settings.log.as_ref()))?,
         ..ProxyConfig::default()
     };

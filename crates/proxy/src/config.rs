@@ -12,6 +12,7 @@ use ttsr::Mode;
 use crate::error::ProxyError;
 use crate::event_log::EventLog;
 use crate::listener_tls::ListenerTls;
+use crate::network_proxy::NetworkProxy;
 use crate::sessions::{MemoryStore, SessionStore};
 use crate::token::ProxyToken;
 use crate::url_path::has_dot_segment;
@@ -41,6 +42,9 @@ pub struct ProxyConfig {
     pub token: Option<ProxyToken>,
     /// TLS of the listening socket. Without it, connections are not encrypted.
     pub tls: Option<ListenerTls>,
+    /// The proxy through which the network lets connections to servers out. By default there is none: variables of the
+    /// environment, such as `HTTPS_PROXY`, are not read here.
+    pub network_proxy: Option<NetworkProxy>,
     /// The log of events.
     pub log: Option<EventLog>,
     /// The store of sessions. By default, the 4,096 sessions that were used last are kept in memory, each for a day after
@@ -101,6 +105,7 @@ impl Default for ProxyConfig {
             fail_open: false,
             token: None,
             tls: None,
+            network_proxy: None,
             log: None,
             sessions: Arc::new(MemoryStore::new(4096, Duration::from_secs(24 * 60 * 60))),
             busy_poll: BusyPoll::default(),

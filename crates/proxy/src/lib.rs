@@ -8,7 +8,7 @@
 //! The path selects the [`Mount`], and with it the only server that a request and its key are sent to. Bodies are passed
 //! on byte for byte, unless a rule acts: the proxy reads from one side only as fast as the other side reads from it, and a
 //! client that closes its connection closes the connection to the server. Redirects of the server are answered with
-//! status 502 and never followed.
+//! status 502 and never followed. [`ProxyConfig::network_proxy`] is for networks that let connections out only through a proxy.
 //!
 //! # Replies
 //!
@@ -102,6 +102,7 @@ mod json_spans;
 mod judge;
 mod listener_tls;
 mod metrics;
+mod network_proxy;
 mod pack_slot;
 mod repeat;
 mod request;
@@ -114,6 +115,7 @@ mod sessions;
 mod tests;
 mod token;
 mod totals;
+mod tunnel;
 mod upstream;
 mod url_path;
 
@@ -121,6 +123,7 @@ pub use config::{BlockEnding, BusyPoll, Mount, ProxyConfig, ProxyLimits, Upstrea
 pub use error::ProxyError;
 pub use event_log::{EventLog, ProxyLogEvent, ProxyLogLine, UnscannedPath};
 pub use listener_tls::ListenerTls;
+pub use network_proxy::NetworkProxy;
 pub use pack_slot::PackSlot;
 pub use server::Proxy;
 #[cfg(feature = "redis")]

@@ -96,7 +96,7 @@ impl ProxyService {
         let requests = Arc::new(RequestCount::new(config.limits.requests));
         let budget = BufferBudget::new(config.limits.buffered_bytes);
         Ok(ProxyService {
-            upstream: Arc::new(UpstreamClients::new(&config.limits)?),
+            upstream: Arc::new(UpstreamClients::new(&config)?),
             metrics: Arc::new(ProxyMetrics::new(&totals, &requests, &budget)),
             requests,
             budget,
@@ -206,9 +206,9 @@ impl ProxyService {
             warnings.extend_from_slice(&judged.actions.warnings);
         }
         let response = Box::pin(call.send(body)).await;
-        let response = response.map_err(|problem| match problem {
-            BODY_TOO_LONG => refuse(account, StatusCode::PAYLOAD_TOO_LARGE, problem),
-            _ => fail(account, problem),
+        let response = response.map_err(|problem| match &*problem {
+            BODY_TOO_LONG => refuse(account, StatusCode::PAYLOAD_TOO_LARGE, BODY_TOO_LONG),
+            problem => fail(account, problem),
         })?;
         let status = response.status();
         let (head, body) = response.into_parts();

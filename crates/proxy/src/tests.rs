@@ -14,6 +14,7 @@ mod schedules;
 #[cfg(all(unix, feature = "redis"))]
 mod sessions;
 mod tls;
+mod tunnels;
 mod wire_requests;
 
 use std::future::Future;

@@ -1,5 +1,6 @@
 //! Connections to servers, over TCP or TLS, in HTTP/1.1 or HTTP/2.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,13 +22,15 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tower_service::Service;
 
 use crate::body::{BodyError, RequestBody};
-use crate::config::{ProxyLimits, UpstreamUrl};
+use crate::config::{ProxyConfig, UpstreamUrl};
 use crate::driver::{DriverExecutor, DriverLink, LinkingConnector, UpstreamBody};
 use crate::error::ProxyError;
 use crate::headers::{detached, remove_hop_by_hop};
+use crate::network_proxy::NetworkProxy;
+use crate::tunnel::{TunnelConnector, TunnelError};
 
 type PooledClient<C> = Client<C, RequestBody>;
-type TlsConnector = TimedConnector<HttpsConnector<HttpConnector>>;
+type TlsConnector = TimedConnector<HttpsConnector<TunnelConnector>>;
 
 /// The clients of all servers. Connections are kept open and used again.
 pub(crate) struct UpstreamClients {
@@ -37,10 +40,11 @@ pub(crate) struct UpstreamClients {
     http2: PooledClient<TlsConnector>,
     /// Speaks HTTP/1.1 without TLS: its connections have no room for the state of TLS.
     plain: PooledClient<LinkingConnector<TimedConnector<HttpConnector>>>,
+    network_proxy: Option<Arc<NetworkProxy>>,
 }
 
 /// A connector that fails if the connection is not complete in a time. The connect timeout of hyper is that of TCP alone,
-/// without the look-up of the name and the handshake of TLS.
+/// without the look-up of the name, the answer of the network's proxy and the handshake of TLS.
 #[derive(Clone)]
 struct TimedConnector<C> {
     connector: C,
@@ -69,7 +73,8 @@ where
 
 impl UpstreamClients {
     /// Returns clients that trust the certificate authorities of this system.
-    pub(crate) fn new(limits: &ProxyLimits) -> Result<UpstreamClients, ProxyError> {
+    pub(crate) fn new(config: &ProxyConfig) -> Result<UpstreamClients, ProxyError> {
+        let limits = &config.limits;
         let mut roots = RootCertStore::empty();
         // An invalid certificate of the system does not affect the others. Without any, only `http` can be reached.
         roots.add_parsable_certificates(load_native_certs().certs);
@@ -85,11 +90,22 @@ impl UpstreamClients {
         // A connection that is kept open may be dead without a word, such as after this machine slept. A time for the
         // acknowledgement of data would also end connections to servers that are too busy to read a long body.
         tcp.set_keepalive(Some(limits.head_time));
+        let network_proxy = config.network_proxy.clone().map(Arc::new);
+        let outward = HttpsConnectorBuilder::new()
+            .with_tls_config(tls.clone())
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp.clone());
         let https = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
             .enable_all_versions()
-            .wrap_connector(tcp.clone());
+            .wrap_connector(TunnelConnector {
+                tcp: tcp.clone(),
+                outward,
+                network_proxy: network_proxy.clone(),
+                head_bytes: limits.head_bytes.max(8192),
+            });
         let time = limits.connect_time;
         let (tcp, https) = (
             TimedConnector {
@@ -115,6 +131,7 @@ impl UpstreamClients {
             plain: builder.build(LinkingConnector(tcp)),
             negotiating: builder.build(LinkingConnector(https.clone())),
             http2: builder.http2_only(true).build(https),
+            network_proxy,
         })
     }
 
@@ -138,11 +155,11 @@ impl UpstreamClients {
 /// The reason why a request whose body exceeds the limit is refused.
 pub(crate) const BODY_TOO_LONG: &str = "the body of the request is too long";
 
-/// Returns true if a request failed because its body exceeds the limit.
-fn is_too_long(error: &Error) -> bool {
+/// Returns the first cause of an error that has that type.
+fn cause<E: std::error::Error + 'static>(error: &Error) -> Option<&E> {
     let first: &(dyn std::error::Error + 'static) = error;
     let mut causes = std::iter::successors(Some(first), |error| error.source());
-    causes.any(|cause| cause.is::<LengthLimitError>())
+    causes.find_map(|cause| cause.downcast_ref())
 }
 
 /// A request to a server, which can be sent more than once, with different bodies.
@@ -171,7 +188,7 @@ impl UpstreamCall {
     pub(crate) async fn send(
         &self,
         body: RequestBody,
-    ) -> Result<Response<UpstreamBody>, &'static str> {
+    ) -> Result<Response<UpstreamBody>, Cow<'static, str>> {
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         *request.headers_mut() = self.headers.clone();
@@ -179,16 +196,31 @@ impl UpstreamCall {
         let answered = timeout(self.idle_time, self.clients.send(&self.to, request)).await;
         let mut response = match answered {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) if error.is_connect() => return Err("cannot connect to the server"),
-            Ok(Err(error)) if is_too_long(&error) => return Err(BODY_TOO_LONG),
-            Ok(Err(_)) => return Err("the server did not answer"),
-            Err(_) => return Err("the server did not answer in time"),
+            Ok(Err(error)) if error.is_connect() => return Err(self.connect_problem(&error)),
+            Ok(Err(error)) if cause::<LengthLimitError>(&error).is_some() => {
+                return Err(BODY_TOO_LONG.into());
+            }
+            Ok(Err(_)) => return Err("the server did not answer".into()),
+            Err(_) => return Err("the server did not answer in time".into()),
         };
         let status = response.status();
         if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
-            return Err("the server redirects, which is not followed");
+            return Err("the server redirects, which is not followed".into());
         }
         remove_hop_by_hop(response.headers_mut());
         Ok(response)
+    }
+
+    /// Returns the reason why there is no connection to the server.
+    fn connect_problem(&self, error: &Error) -> Cow<'static, str> {
+        let network_proxy = self.clients.network_proxy.as_ref();
+        match cause::<TunnelError>(error) {
+            Some(error) => error.to_string().into(),
+            // The time is over, or TLS with the server has failed.
+            None if network_proxy.is_some_and(|it| it.carries(&self.uri)) => {
+                "cannot connect to the server through the network's proxy".into()
+            }
+            None => "cannot connect to the server".into(),
+        }
     }
 }

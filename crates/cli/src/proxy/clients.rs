@@ -68,7 +68,7 @@ pub(super) fn proxied_url(base: &str, variable: &str, url: &str) -> String {
 }
 
 /// The variables with the hosts that a client reaches without a proxy.
-const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
+pub(super) const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
 /// The names of this machine.
 const LOOPBACK: &str = "127.0.0.1,localhost,::1";

@@ -31,6 +31,7 @@ pub(super) struct ProxySettings {
     hosts: Vec<String>,
     upstream: Option<String>,
     upstreams: BTreeMap<String, String>,
+    pub(super) network_proxy: Option<String>,
     pub(super) packs: Vec<String>,
     pub(super) sessions: Option<String>,
     pub(super) sessions_ca: Option<PathBuf>,
@@ -169,6 +170,7 @@ impl ProxySettings {
             ("hosts", !self.hosts.is_empty()),
             ("upstream", self.upstream.is_some()),
             ("upstreams", !self.upstreams.is_empty()),
+            ("network-proxy", self.network_proxy.is_some()),
             ("sessions", self.sessions.is_some()),
             ("sessions-ca", self.sessions_ca.is_some()),
             ("certificate", self.certificate.is_some()),
@@ -262,6 +264,7 @@ mod tests {
             hosts = ["proxy.internal"]
             upstream = "http://localhost:9"
             packs = ["std/secrets"]
+            network-proxy = "http://proxy.example:3128"
             sessions = "sessions.jsonl"
             certificate = "proxy.pem"
             client-ca = "clients.pem"
@@ -283,6 +286,8 @@ mod tests {
         assert_eq!(openai.count(), 1);
         assert_eq!(config.hosts, ["proxy.internal"]);
         assert_eq!(settings.sessions.as_deref(), Some("sessions.jsonl"));
+        let network_proxy = settings.network_proxy.as_deref();
+        assert_eq!(network_proxy, Some("http://proxy.example:3128"));
         assert_eq!(
             settings.certificate.as_deref(),
             Some(Path::new("proxy.pem"))
@@ -343,6 +348,7 @@ mod tests {
             "hosts = [\"a\"]",
             "upstream = \"http://localhost:9\"",
             "upstreams.anthropic = \"http://localhost:9\"",
+            "network-proxy = \"\"",
             "sessions = \"a\"",
             "sessions-ca = \"a\"",
             "certificate = \"a\"",

@@ -32,6 +32,9 @@ fn ttsr(arguments: &[&str]) -> Command {
     for name in ["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE"] {
         command.env_remove(name);
     }
+    for name in ["HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
     command
 }
 
@@ -525,6 +528,10 @@ fn wrong_options_are_errors() {
             &["proxy", "--upstream", "=http://x"],
             "the name before `=` is empty",
         ),
+        (
+            &["proxy", "--network-proxy", "ftp://owl:tawny@proxy:1"],
+            "--network-proxy: the URL of the network's proxy must begin with http://, https:// or socks5://: `ftp://proxy:1`",
+        ),
         (&["proxy", "--threads", "0"], "the number is from 1 to 256"),
         (&["proxy", "--threads", "two"], "is not a number"),
     ] {
@@ -532,6 +539,199 @@ fn wrong_options_are_errors() {
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(text(&output.stderr).contains(reason), "{output:?}");
     }
+}
+
+/// Asks a model of Anthropic through `ttsr proxy` with these options and variables, in which `PROXY` is the address of a
+/// network's proxy that refuses everything. Returns the request that the network's proxy received, if there was one, and
+/// what was printed.
+#[cfg(unix)]
+fn ask_behind_a_network(options: &[&str], variables: &[(&str, &str)]) -> (Option<String>, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // The command has the variables of the user, except that this machine is reached without the network's proxy.
+    let script = "echo $ANTHROPIC_BASE_URL; echo $HTTPS_PROXY; echo $NO_PROXY; read line";
+    let named = |text: &str| text.replace("PROXY", &address.to_string());
+    let mut command = ttsr(&["proxy"]);
+    command.args(options.iter().map(|option| named(option)));
+    for (name, value) in variables {
+        command.env(name, named(value));
+    }
+    command.args(["--", "sh", "-c", script]);
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut proxy = pipes.stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(proxy.stdout.take().unwrap()).lines();
+    let lines: Vec<String> = lines.take(3).map(Result::unwrap).collect();
+    let given = |name: &str| variables.iter().find(|(it, _)| *it == name);
+    let known = given("HTTPS_PROXY").map_or(String::new(), |(_, value)| named(value));
+    assert_eq!(lines[1], known);
+    assert!(lines[2].ends_with("127.0.0.1,localhost,::1"), "{lines:?}");
+    let base = lines[0]["http://".len()..].to_owned();
+    let client = thread::spawn(move || {
+        let (address, path) = base.split_once('/').unwrap();
+        let mut client = TcpStream::connect(address).unwrap();
+        let head = format!(
+            "GET /{path}/v1/models HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"
+        );
+        client.write_all(head.as_bytes()).unwrap();
+        let mut reply = String::new();
+        client.read_to_string(&mut reply).unwrap();
+        reply
+    });
+    // A server that is reached directly is a port that is closed, so the reply comes at once.
+    listener.set_nonblocking(true).unwrap();
+    let connected = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break Some(stream),
+            Err(_) if client.is_finished() => break None,
+            Err(_) => thread::sleep(std::time::Duration::from_millis(5)),
+        }
+    };
+    let head = connected.map(|stream| {
+        stream.set_nonblocking(false).unwrap();
+        let mut reader = BufReader::new(&stream);
+        let (mut head, mut line) = (String::new(), String::new());
+        while reader.read_line(&mut line).unwrap() > 2 {
+            head += &std::mem::take(&mut line);
+        }
+        (&stream).write_all(b"HTTP/1.1 403 No\r\n\r\n").unwrap();
+        head
+    });
+    let mut printed = client.join().unwrap();
+    assert!(printed.starts_with("HTTP/1.1 502 "), "{printed}");
+    drop(proxy.stdin.take());
+    printed += text(&proxy.wait_with_output().unwrap().stderr);
+    assert!(!printed.contains("tawny"), "{printed}");
+    (head, printed)
+}
+
+#[cfg(unix)]
+#[test]
+fn servers_are_reached_through_the_networks_proxy() {
+    let server = ("ANTHROPIC_BASE_URL", "https://models.test:1");
+    let folder = Folder::new();
+    let file = folder.write("a.toml", "[proxy]\nnetwork-proxy = \"\"\n");
+    let none = ["--config", file.to_str().unwrap()];
+    let upper = ("HTTPS_PROXY", "http://owl:tawny@PROXY/");
+    for variables in [
+        &[server, upper][..],
+        &[server, ("https_proxy", "owl:tawny@PROXY")],
+        &[server, ("ALL_PROXY", "http://owl:tawny@PROXY")],
+        &[
+            server,
+            ("HTTPS_PROXY", ""),
+            ("all_proxy", "http://owl:tawny@PROXY"),
+        ],
+        &[
+            server,
+            upper,
+            ("https_proxy", "http://127.0.0.1:1"),
+            ("ALL_PROXY", "ftp://x"),
+        ],
+        &[server, upper, ("NO_PROXY", "a.example,b.example")],
+    ] {
+        let (head, printed) = ask_behind_a_network(&[], variables);
+        let head = head.expect("a request");
+        assert!(
+            head.starts_with("CONNECT models.test:1 HTTP/1.1\r\n"),
+            "{head}"
+        );
+        // `owl:tawny` in Base64.
+        let credentials = "Proxy-Authorization: Basic b3dsOnRhd255\r\n";
+        assert!(head.contains(credentials), "{head}");
+        let reason = "the network's proxy refused the connection with status 403 Forbidden";
+        assert!(printed.contains(reason), "{printed}");
+    }
+    // The option wins over the file, and the file over the environment.
+    let options = [&none[..], &["--network-proxy", "PROXY"]].concat();
+    let (head, _) = ask_behind_a_network(&options, &[server, ("HTTPS_PROXY", "ftp://x")]);
+    assert!(!head.unwrap().contains("Proxy-Authorization"));
+}
+
+// On Linux 0.0.0.0 is this machine, and no loopback address.
+#[cfg(target_os = "linux")]
+#[test]
+fn hosts_of_no_proxy_are_reached_directly_and_an_empty_url_is_none() {
+    let closed = ("ANTHROPIC_BASE_URL", "https://0.0.0.0:1");
+    let folder = Folder::new();
+    let file = folder.write("a.toml", "[proxy]\nnetwork-proxy = \"\"\n");
+    let none = ["--config", file.to_str().unwrap()];
+    let upper = ("HTTPS_PROXY", "http://owl:tawny@PROXY/");
+    for (options, variables) in [
+        (&[][..], &[closed][..]),
+        (
+            &[],
+            &[
+                closed,
+                ("HTTP_PROXY", "http://PROXY"),
+                ("http_proxy", "http://PROXY"),
+            ],
+        ),
+        (&[], &[closed, upper, ("NO_PROXY", "0.0.0.0")]),
+        (&[], &[closed, upper, ("no_proxy", "a.example, 0.0.0.0")]),
+        (
+            &["--network-proxy", "PROXY"],
+            &[closed, ("NO_PROXY", "0.0.0.0:1")],
+        ),
+        (&["--network-proxy", ""], &[closed, upper]),
+        (&none, &[closed, upper]),
+    ] {
+        let (head, printed) = ask_behind_a_network(options, variables);
+        assert_eq!(head, None, "{options:?} {variables:?}");
+        assert!(
+            printed.contains("cannot connect to the server"),
+            "{printed}"
+        );
+    }
+}
+
+#[test]
+fn a_networks_proxy_of_the_environment_that_is_no_url_is_named_without_its_password() {
+    for (name, value, reason) in [
+        (
+            "HTTPS_PROXY",
+            "ftp://owl:tawny@proxy:1",
+            "or socks5://: `ftp://proxy:1`. ",
+        ),
+        (
+            "https_proxy",
+            "http://owl:12/tawny@proxy",
+            "has a path, a query or a fragment. ",
+        ),
+        (
+            "all_proxy",
+            "http://owl:taw ny@pro xy",
+            "cannot be parsed. ",
+        ),
+    ] {
+        let output = ttsr(&["proxy"]).env(name, value).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let printed = text(&output.stderr);
+        assert!(
+            printed.contains(&format!("{name}: the URL of the network's proxy")),
+            "{printed}"
+        );
+        assert!(printed.contains(reason), "{printed}");
+        assert!(printed.contains("With --network-proxy \"\""), "{printed}");
+        assert!(
+            !printed.contains("owl") && !printed.contains("taw"),
+            "{printed}"
+        );
+    }
+    let folder = Folder::new();
+    let file = folder.write(
+        "a.toml",
+        "[proxy]\nnetwork-proxy = \"ftp://owl:tawny@proxy\"\n",
+    );
+    let output = ttsr(&["proxy", "--config", file.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let printed = text(&output.stderr);
+    assert!(
+        printed.contains("proxy.network-proxy: the URL"),
+        "{printed}"
+    );
+    assert!(!printed.contains("tawny"), "{printed}");
 }
 
 /// An authority, and the settings of a server that it has signed.

@@ -31,7 +31,7 @@ use crate::{ProxyConfig, ProxyLimits};
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
 
 fn clients() -> UpstreamClients {
-    UpstreamClients::new(&ProxyLimits::default()).unwrap()
+    UpstreamClients::new(&ProxyConfig::default()).unwrap()
 }
 
 async fn ask(clients: &UpstreamClients, to: SocketAddr) -> UpstreamBody {

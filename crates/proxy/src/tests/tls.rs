@@ -1,5 +1,6 @@
 //! TLS of the listening socket, with certificates of clients, and of servers.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use http_body_util::{BodyExt as _, Full};
@@ -46,9 +47,9 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Returns a certificate for loopback addresses, and its key.
+    /// Returns a certificate for loopback addresses and for names of servers behind a network's proxy, and its key.
     pub(super) fn sign(&self) -> (Certificate, KeyPair) {
-        let names = ["localhost", "127.0.0.1"].map(str::to_owned);
+        let names = ["localhost", "127.0.0.1", "models.test", "0.0.0.0"].map(str::to_owned);
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(names.to_vec()).unwrap();
         (params.signed_by(&key, &self.0).unwrap(), key)
@@ -169,12 +170,8 @@ fn damaged_certificates_and_foreign_keys_are_errors_without_the_key() {
     assert_eq!(shown, "ListenerTls { needs_client_certificate: true, .. }");
 }
 
-/// A server with TLS that offers these protocols. Each request has the number of an API in `x-api`, whose reply is streamed.
-/// Returns the port, and the versions in which requests arrive.
-async fn secure_server(
-    signed_by: &Authority,
-    protocols: &[&str],
-) -> (u16, mpsc::UnboundedReceiver<Version>) {
+/// Returns TLS of a server with a certificate of that authority, and with these protocols.
+pub(super) fn acceptor(signed_by: &Authority, protocols: &[&str]) -> TlsAcceptor {
     let (certificate, key) = signed_by.sign();
     let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
@@ -183,7 +180,16 @@ async fn secure_server(
     let chain = vec![certificate.der().clone()];
     let mut tls = builder.with_single_cert(chain, key).unwrap();
     tls.alpn_protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
-    let acceptor = TlsAcceptor::from(Arc::new(tls));
+    TlsAcceptor::from(Arc::new(tls))
+}
+
+/// A server with TLS that offers these protocols. Each request has the number of an API in `x-api`, whose reply is streamed.
+/// Returns the port, and the versions in which requests arrive.
+pub(super) async fn secure_server(
+    signed_by: &Authority,
+    protocols: &[&str],
+) -> (u16, mpsc::UnboundedReceiver<Version>) {
+    let acceptor = acceptor(signed_by, protocols);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let (told, heard) = mpsc::unbounded_channel();
@@ -222,45 +228,54 @@ async fn secure_server(
     (port, heard)
 }
 
-/// The name of the test below, and the variable that tells its second process that it is one.
-const WITH_AUTHORITY: &str =
-    "tests::tls::servers_with_tls_choose_the_version_of_http_and_need_a_trusted_certificate";
+/// The variable that tells the second process of a test that it is one.
 const INNER: &str = "TTSR_TEST_AUTHORITY_KEY";
 
-/// The proxy trusts the authorities of the system, which a variable of its process names. So the test runs in a second
-/// process, with the authority in `SSL_CERT_FILE` and its key in another variable.
-#[test]
-fn servers_with_tls_choose_the_version_of_http_and_need_a_trusted_certificate() {
+/// Runs the test of that name with an authority that the proxy trusts. The proxy trusts the authorities of the system, which
+/// a variable of its process names. So the test runs in a second process, with the authority in `SSL_CERT_FILE` and its key in
+/// another variable.
+pub(super) fn with_trusted_authority<F: Future<Output = ()>>(
+    name: &str,
+    test: impl FnOnce(Authority) -> F,
+) {
     match std::env::var(INNER) {
         Ok(key) => {
             let authority = Authority::with_key("servers", KeyPair::from_pem(&key).unwrap());
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
-            runtime.unwrap().block_on(through_tls(&authority));
+            runtime.unwrap().block_on(test(authority));
         }
-        Err(_) => run_with_authority(),
+        Err(_) => run_again_with_authority(name),
     }
 }
 
-/// Runs the test above in a second process.
-fn run_with_authority() {
+fn run_again_with_authority(name: &str) {
     let key = KeyPair::generate().unwrap();
     let authority =
         Authority::with_key("servers", KeyPair::from_pem(&key.serialize_pem()).unwrap());
-    let file = std::env::temp_dir().join(format!("ttsr-authority-{}.pem", std::process::id()));
-    std::fs::write(&file, authority.pem()).unwrap();
+    let folder = ttsr_testing::Folder::new();
+    let file = folder.write("authority.pem", authority.pem());
     let mut inner = std::process::Command::new(std::env::current_exe().unwrap());
-    inner.args(["--exact", WITH_AUTHORITY, "--nocapture"]);
+    inner.args(["--exact", name, "--nocapture"]);
     inner
         .env("SSL_CERT_FILE", &file)
         .env(INNER, key.serialize_pem());
     let output = inner.output().unwrap();
-    std::fs::remove_file(&file).unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success() && shown.contains("1 passed"),
         "{output:?}"
+    );
+}
+
+#[test]
+fn servers_with_tls_choose_the_version_of_http_and_need_a_trusted_certificate() {
+    let name =
+        "tests::tls::servers_with_tls_choose_the_version_of_http_and_need_a_trusted_certificate";
+    with_trusted_authority(
+        name,
+        |authority| async move { through_tls(&authority).await },
     );
 }
 
