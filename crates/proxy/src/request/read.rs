@@ -92,7 +92,7 @@ pub(crate) struct ModelRequest {
     pub(crate) temperature_range: Option<Range<usize>>,
     /// The place of the object with the options of the model, in Ollama and Gemini.
     pub(crate) options_range: Option<Range<usize>>,
-    /// The place of the first member beside the history.
+    /// The place of the first member of the object with the history.
     pub(crate) start: usize,
     pub(crate) history: HistoryForm,
     pub(crate) items: Vec<RequestItem>,

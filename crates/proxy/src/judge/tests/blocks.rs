@@ -262,6 +262,11 @@ fn a_reply_that_is_not_streamed_is_blocked_the_same() {
                 "{api:?} {sent}"
             );
             assert!(!sent.contains("forbidden"), "{sent}");
+            if api.unwrapped() == Gemini {
+                // A reply that is not streamed is one chunk.
+                legal::check(api, &format!("data: {sent}\n\n"));
+                assert_eq!(sent.contains("\"traceId\":\"t1\""), api == CodeAssist);
+            }
             let mut judge = new_judge(api, &aborting("forbidden"), HARD);
             assert_eq!(judge_whole(&mut judge, &body).unwrap_err().reason(), reason);
         }
