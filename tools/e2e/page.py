@@ -56,6 +56,9 @@ SECTIONS = [
     Section("Codex 0.169.0", "codex", [INSTALL, OPENAI_LOGIN, "ttsr proxy -- codex"],
             "Codex shows the beginning of a text and the reason as two messages. It writes the conversation on the standard "
             "error, and the last message on the standard output."),
+    Section("Gemini CLI 0.61.0", "gemini-login", [INSTALL, "ttsr proxy -- gemini                 # with a Google login"],
+            "With a Google login, Gemini CLI asks Code Assist for its user and settings first. These requests pass and are "
+            "counted. The exit code is 0 with `--hard` too, because Gemini CLI takes `SAFETY` after a text for an end."),
     Section("OpenCode 1.18.33", "opencode-anthropic", [INSTALL, ANTHROPIC_LOGIN, "ttsr proxy -- opencode"]),
     Section("aider 0.86.2", "aider", [INSTALL, OPENAI_KEY, "ttsr proxy -- aider --model openai/MODEL"],
             "aider has no calls of tools: it edits files as its texts say. The exit code is 0 with `--hard` too, because aider "

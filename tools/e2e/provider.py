@@ -1,4 +1,4 @@
-"""A scripted provider on loopback: Messages, Chat Completions and Responses, streamed or not.
+"""A scripted provider on loopback: Messages, Chat Completions, Responses, Gemini and Code Assist, streamed or not.
 
 The last word `case:NAME` of a request selects the reply:
 
@@ -26,7 +26,7 @@ SECRET = "key-4fz0q8w1x7c2v9b3n5m6k0j8"
 SECRET_FILE = "secret.txt"
 PLAIN_TEXT = "All is well."
 SECOND_TEXT = "All is well, at the second try."
-SHELLS = ("Bash", "bash", "_bash", "exec_command", "shell_command", "shell")
+SHELLS = ("Bash", "bash", "_bash", "exec_command", "run_shell_command", "shell_command", "shell")
 
 
 def case_of(body):
@@ -36,15 +36,17 @@ def case_of(body):
 
 def has_result(body):
     text = json.dumps(body)
-    return any(kind in text for kind in ('"tool_result"', '"role": "tool"', '"function_call_output"'))
+    kinds = ('"tool_result"', '"role": "tool"', '"function_call_output"', '"functionResponse"')
+    return any(kind in text for kind in kinds)
 
 
 def shell_of(body):
     """Returns the name and the schema of the shell that the request offers."""
-    for tool in body.get("tools", []):
-        function = tool.get("function", tool)
+    tools = [tool.get("function", tool) for tool in body.get("tools", [])]
+    for function in [one for tool in tools for one in tool.get("functionDeclarations", [tool])]:
         if function.get("name") in SHELLS:
-            return function["name"], function.get("input_schema") or function.get("parameters", {})
+            schemas = (function.get(name) for name in ("input_schema", "parameters", "parametersJsonSchema"))
+            return function["name"], next(filter(None, schemas), {})
     return None
 
 
@@ -173,7 +175,48 @@ def responses(number, text, call):
         yield dict(event, sequence_number=place)
 
 
+def gemini_chunk(number, part, reason=None):
+    candidate = {"index": 0, "content": {"role": "model", "parts": [part]}}
+    if reason:
+        candidate["finishReason"] = reason
+    return {"candidates": [candidate], "modelVersion": "m", "responseId": f"r{number}",
+            "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 5, "totalTokenCount": 14}}
+
+
+def gemini(number, text, call):
+    if call is None:
+        for piece in pieces(text):
+            yield gemini_chunk(number, {"text": piece})
+        yield gemini_chunk(number, {"text": ""}, "STOP")
+    else:
+        yield whole_gemini(number, text, call)
+
+
+def whole_gemini(number, text, call):
+    part = {"text": text} if call is None else {
+        "functionCall": {"id": f"call_{number}", "name": call[0], "args": json.loads(call[1])}}
+    return gemini_chunk(number, part, "STOP")
+
+
+def in_wrapper(number, chunk):
+    return {"response": chunk, "traceId": f"t{number}"}
+
+
+def code_assist(number, text, call):
+    return (in_wrapper(number, chunk) for chunk in gemini(number, text, call))
+
+
+def whole_code_assist(number, text, call):
+    return in_wrapper(number, whole_gemini(number, text, call))
+
+
+# The answers to other methods of Code Assist, which are not recorded.
+CODE_ASSIST = {"loadCodeAssist": {"currentTier": {"id": "standard-tier"}, "cloudaicompanionProject": "project"}}
 APIS = {
+    "/v1internal:streamGenerateContent": (code_assist, whole_code_assist, False),
+    "/v1internal:generateContent": (code_assist, whole_code_assist, False),
+    ":streamGenerateContent": (gemini, whole_gemini, False),
+    ":generateContent": (gemini, whole_gemini, False),
     "/messages": (messages, whole_message, True),
     "/chat/completions": (chat, whole_chat, False),
     "/responses": (responses, whole_response, True),
@@ -197,25 +240,31 @@ class Answer(BaseHTTPRequestHandler):
         self.send_header("content-length", "0")
         self.end_headers()
 
+    def whole(self, reply):
+        data = json.dumps(reply).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
     def do_POST(self):
         length = int(self.headers.get("content-length") or 0)
         body = json.loads(self.rfile.read(length) or b"{}")
         path = self.path.split("?")[0]
+        resource, _, method = path.rpartition(":")
         api = next((api for suffix, api in APIS.items() if path.endswith(suffix)), None)
+        if api is None and resource == "/v1internal":
+            return self.whole(CODE_ASSIST.get(method, {}))
         if api is None:
             return self.empty()
         self.server.requests.append((path, body))
         stream, whole, is_named = api
         number = len(self.server.requests)
-        text, call = reply_of(body)
+        text, call = reply_of(body.get("request", body))
+        if not (body.get("stream") or method == "streamGenerateContent"):
+            return self.whole(whole(number, text, call))
         self.send_response(200)
-        if not body.get("stream"):
-            data = json.dumps(whole(number, text, call)).encode()
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-            return
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
         self.end_headers()
@@ -225,7 +274,7 @@ class Answer(BaseHTTPRequestHandler):
                 name = f"event: {event['type']}\n" if is_named else ""
                 self.wfile.write(f"{name}data: {json.dumps(event)}\n\n".encode())
                 self.wfile.flush()
-            if not is_named:
+            if not is_named and not resource:
                 self.wfile.write(b"data: [DONE]\n\n")
         except OSError:
             # The proxy closes the request of a reply that it stops.

@@ -78,6 +78,11 @@ base_url = "{url}/v1"
 env_key = "OPENAI_API_KEY"
 wire_api = "responses"
 """
+# With a Google login Gemini CLI uses Code Assist, with a key Gemini's API.
+GEMINI_LOGINS = {
+    "login": ("oauth-personal", {"GOOGLE_GENAI_USE_GCA": "true", "GOOGLE_CLOUD_ACCESS_TOKEN": "dummy"}),
+    "key": ("gemini-api-key", {"GEMINI_API_KEY": "dummy"}),
+}
 
 
 @dataclasses.dataclass
@@ -86,6 +91,9 @@ class Client:
     is_agent: bool = False
     # The base URL is in a file, which must have the address of the proxy.
     is_served: bool = False
+    # The login in the settings of Gemini CLI, and variables for this client alone.
+    gemini_login: str = ""
+    variables: dict = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -117,6 +125,9 @@ def clients(folder):
     found["aider"] = Client(aider)
     found["claude"] = Client(["claude", "-p", "--dangerously-skip-permissions"], is_agent=True)
     found["codex"] = Client(["codex", "exec", "--skip-git-repo-check"], is_agent=True)
+    for name, (login, variables) in GEMINI_LOGINS.items():
+        command = ["gemini", "--model", "gemini-2.5-flash", "--approval-mode", "yolo", "-p"]
+        found[f"gemini-{name}"] = Client(command, is_agent=True, gemini_login=login, variables=variables)
     for provider in ("anthropic", "openai"):
         command = ["opencode", "run", "--title", "T", "--model", f"{provider}/m"]
         found[f"opencode-{provider}"] = Client(command, is_agent=True)
@@ -146,9 +157,15 @@ def pi_settings(url):
                           for name, (api, base) in apis.items()}}
 
 
-def write_settings(home, url):
+def gemini_settings(login):
+    return {"security": {"auth": {"selectedType": login}}, "privacy": {"usageStatisticsEnabled": False},
+            "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False}}
+
+
+def write_settings(home, url, client):
     """Writes the files that name the base URL. The proxy's settings for Codex and OpenCode win over theirs."""
     settings = {".codex/config.toml": CODEX.replace("{url}", url),
+                ".gemini/settings.json": json.dumps(gemini_settings(client.gemini_login)),
                 ".config/opencode/opencode.json": json.dumps(opencode_settings(url)),
                 ".pi/agent/models.json": json.dumps(pi_settings(url)),
                 # JSON is YAML.
@@ -161,6 +178,7 @@ def write_settings(home, url):
 def environment(folder, home, url):
     bins = ":".join(str(folder / name / "node_modules" / ".bin") for name in ("node", "agents"))
     return {"PATH": f"{bins}:{os.environ['PATH']}", "HOME": str(home), "TERM": "dumb", "LANG": "C.UTF-8",
+            "GOOGLE_GEMINI_BASE_URL": url, "CODE_ASSIST_ENDPOINT": url, "GEMINI_CLI_TRUST_WORKSPACE": "true",
             "ANTHROPIC_API_KEY": "dummy", "ANTHROPIC_BASE_URL": url, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1", "IS_SANDBOX": "1", "OPENAI_API_KEY": "dummy", "OPENAI_BASE_URL": f"{url}/v1",
             "OPENAI_API_BASE": f"{url}/v1", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "PI_OFFLINE": "1",
@@ -200,10 +218,10 @@ def run(client, case, provider, proxy, folder, options=()):
                 url = stack.enter_context(served(behind, url))
             else:
                 command = behind + ["--"] + command
-        write_settings(home, url)
+        write_settings(home, url, client)
         try:
-            done = subprocess.run(command, cwd=work, env=environment(folder, home, url), capture_output=True, text=True,
-                                  stdin=subprocess.DEVNULL, timeout=120)
+            done = subprocess.run(command, cwd=work, env=environment(folder, home, url) | client.variables,
+                                  capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
             output, errors, code = done.stdout, done.stderr, done.returncode
         except subprocess.TimeoutExpired:
             output, errors, code = "", "no end within 120 seconds", None

@@ -37,12 +37,13 @@ use signals::PassedSignals;
 /// Apply rules to the requests and replies of model providers, between any client and its provider
 ///
 /// With a command after `--`, the proxy takes a free port, runs the command with ANTHROPIC_BASE_URL, OPENAI_BASE_URL,
-/// OPENAI_API_BASE and GOOGLE_GEMINI_BASE_URL set to it, and ends with the exit code of the command; Codex and OpenCode get
-/// the setting that they take. Without one, it listens until it is interrupted. Replies of Anthropic Messages, OpenAI Chat
-/// Completions, Responses and Completions, Gemini and Ollama are judged, streamed or not, and so are their requests.
-/// Requests to other APIs of models, such as Anthropic's `complete`, are refused, also if only the body shows that they
-/// are, and everything else passes. Without `--pack`, `std/pii` and the built-in packs for OpenCode's own agents and tools
-/// are not loaded. Packs that are files are loaded again when they change.
+/// OPENAI_API_BASE, GOOGLE_GEMINI_BASE_URL and CODE_ASSIST_ENDPOINT set to it, and ends with the exit code of the
+/// command; Codex and OpenCode get the setting that they take. Without one, it listens until it is interrupted. Replies
+/// of Anthropic Messages, OpenAI Chat Completions, Responses and Completions, Gemini, also of Google's Code Assist, and
+/// Ollama are judged, streamed or not, and so are their requests. Requests to other APIs of models, such as Anthropic's
+/// `complete`, are refused, also if only the body shows that they are, and everything else passes. Without `--pack`,
+/// `std/pii` and the built-in packs for OpenCode's own agents and tools are not loaded. Packs that are files are loaded
+/// again when they change.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The address to listen on [default: 127.0.0.1:8787, or a free port for a command]
@@ -52,9 +53,9 @@ pub(crate) struct Options {
     listen: Option<String>,
     /// The server for all paths, or, as NAME=URL, for the paths below /NAME; may be repeated
     ///
-    /// The names `anthropic`, `openai`, `gemini` and `ollama` are known: their servers are those of Anthropic, OpenAI and
-    /// Google, and http://127.0.0.1:11434. With a command, the URLs that ANTHROPIC_BASE_URL, OPENAI_BASE_URL or
-    /// OPENAI_API_BASE already have replace the first two.
+    /// The names `anthropic`, `openai`, `gemini`, `code-assist` and `ollama` are known: their servers are those of
+    /// Anthropic, OpenAI and Google, and http://127.0.0.1:11434. With a command, the URLs that its variables already have
+    /// replace those of Anthropic, OpenAI and Google.
     #[arg(long = "upstream", value_name = "[NAME=]URL", value_parser = upstream)]
     upstreams: Vec<(Option<String>, UpstreamUrl)>,
     /// The network's proxy, through which servers with https are reached: http://, https:// or socks5:// [default: that of
@@ -316,11 +317,11 @@ fn config(
     let mut suffix = "/v1";
     if is_wrapping {
         config.limits.drain_time = AFTER_COMMAND;
-        if let Some((_, url)) = of_environment(&[ANTHROPIC]) {
-            mount(&mut config, "anthropic", parsed(ANTHROPIC, &url)?);
-        }
-        if let Some((name, url)) = of_environment(&[clients::GEMINI]) {
-            mount(&mut config, "gemini", parsed(name, &url)?);
+        let google = clients::GOOGLE.into_iter();
+        for (variable, name) in [(ANTHROPIC, "anthropic")].into_iter().chain(google) {
+            if let Some((_, url)) = of_environment(&[variable]) {
+                mount(&mut config, name, parsed(variable, &url)?);
+            }
         }
         for (name, url) in other_urls() {
             // Of one that is no URL, the reason is printed once the command is run.

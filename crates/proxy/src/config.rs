@@ -18,14 +18,14 @@ use crate::token::ProxyToken;
 use crate::url_path::has_dot_segment;
 
 /// The configuration of a proxy. The default sends `/anthropic` to `https://api.anthropic.com`, `/openai` to
-/// `https://api.openai.com`, `/gemini` to `https://generativelanguage.googleapis.com` and `/ollama` to
-/// `http://127.0.0.1:11434`.
+/// `https://api.openai.com`, `/gemini` to `https://generativelanguage.googleapis.com`, `/code-assist` to
+/// `https://cloudcode-pa.googleapis.com` and `/ollama` to `http://127.0.0.1:11434`.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
     /// The servers by prefix of the path. The longest prefix that matches a path applies.
     pub mounts: Vec<Mount>,
     /// The server for paths that no mount matches. Without one, the paths of the known APIs go to the mounts
-    /// `/anthropic`, `/openai`, `/gemini` and `/ollama`, and other paths are answered with status 404.
+    /// `/anthropic`, `/openai`, `/gemini`, `/code-assist` and `/ollama`, and other paths are answered with status 404.
     pub fallback: Option<UpstreamUrl>,
     /// Values of the `Host` header that are accepted in addition to `localhost` and the loopback addresses, without a port.
     pub hosts: Vec<String>,
@@ -95,6 +95,10 @@ impl Default for ProxyConfig {
                 Mount::new(
                     "/gemini",
                     at(Scheme::HTTPS, "generativelanguage.googleapis.com"),
+                ),
+                Mount::new(
+                    "/code-assist",
+                    at(Scheme::HTTPS, "cloudcode-pa.googleapis.com"),
                 ),
                 Mount::new("/ollama", at(Scheme::HTTP, "127.0.0.1:11434")),
             ],

@@ -53,7 +53,7 @@ impl ErrorAnswer {
             _ => ("INTERNAL", "api_error"),
         };
         match api {
-            Some(ModelApi::Gemini) => {
+            Some(ModelApi::Gemini | ModelApi::CodeAssist) => {
                 let code = self.status.as_u16();
                 json!({"error": {"code": code, "message": self.message, "status": status}})
             }

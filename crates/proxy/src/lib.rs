@@ -12,14 +12,15 @@
 //!
 //! # Replies
 //!
-//! Replies of Anthropic Messages, OpenAI Chat Completions, Completions and Responses, Gemini and Ollama are judged, streamed
-//! or not. Each event is read by `ttsr-wire`, and its bytes are sent unchanged once no rule holds a text in it; a line of
-//! Ollama, and an element of the array in which Gemini streams without server-sent events, is an event, too. The events of
-//! a tool call are sent together, once the call is complete and judged. A redaction rewrites the events that have the
-//! text; a cut drops the events that are not sent, and ends the reply with the reason, as [`BlockEnding`] says. A reply
-//! that cannot be read is refused, unless [`ProxyConfig::fail_open`] is set. [`ProxyLimits::held_bytes`] bounds each of the
-//! texts that a stream keeps: the events that are held, the texts with which repetitions are compared, and in Responses the
-//! items that were sent. Beside them it keeps a record of each decision, and the text of the reply if a rule may retry.
+//! Replies of Anthropic Messages, OpenAI Chat Completions, Completions and Responses, Gemini, also in the wrapper of
+//! Google's Code Assist, and Ollama are judged, streamed or not. Each event is read by `ttsr-wire`, and its bytes are
+//! sent unchanged once no rule holds a text in it; a line of Ollama, and an element of the array in which Gemini streams
+//! without server-sent events, is an event, too. The events of a tool call are sent together, once the call is complete
+//! and judged. A redaction rewrites the events that have the text; a cut drops the events that are not sent, and ends the
+//! reply with the reason, as [`BlockEnding`] says. A reply that cannot be read is refused, unless
+//! [`ProxyConfig::fail_open`] is set. [`ProxyLimits::held_bytes`] bounds each of the texts that a stream keeps: the
+//! events that are held, the texts with which repetitions are compared, and in Responses the items that were sent. Beside
+//! them it keeps a record of each decision, and the text of the reply if a rule may retry.
 //!
 //! If a rule retries, the request is sent again with its message, and the events of the new response continue the reply
 //! that the client sees.

@@ -13,6 +13,8 @@ pub(crate) enum ModelApi {
     OpenAiResponses,
     OpenAiCompletions,
     Gemini,
+    /// Google's Code Assist, which Gemini CLI uses with a Google login: requests and replies of Gemini in a wrapper.
+    CodeAssist,
     OllamaChat,
     OllamaGenerate,
     /// Another API of models, such as Anthropic's `complete`: its replies cannot be judged.
@@ -28,9 +30,18 @@ impl ModelApi {
             ModelApi::OpenAiResponses => "openai-responses",
             ModelApi::OpenAiCompletions => "openai-completions",
             ModelApi::Gemini => "gemini",
+            ModelApi::CodeAssist => "code-assist",
             ModelApi::OllamaChat => "ollama-chat",
             ModelApi::OllamaGenerate => "ollama-generate",
             ModelApi::Unjudged => "unjudged",
+        }
+    }
+
+    /// Returns the API without a wrapper around its requests and replies.
+    pub(crate) fn unwrapped(self) -> ModelApi {
+        match self {
+            ModelApi::CodeAssist => ModelApi::Gemini,
+            api => api,
         }
     }
 }
@@ -70,6 +81,7 @@ pub(crate) fn route<'c>(
         (None, Some(fallback)) => (fallback, whole),
         (None, None) => {
             let name = match api(method, uri.path()) {
+                _ if is_code_assist(uri.path()) => "/code-assist",
                 Some(ModelApi::AnthropicMessages) => "/anthropic",
                 Some(ModelApi::Gemini) => "/gemini",
                 Some(ModelApi::OllamaChat | ModelApi::OllamaGenerate) => "/ollama",
@@ -192,16 +204,36 @@ fn posted(segments: &[&str]) -> Option<ModelApi> {
         | [.., "threads", _, "runs"]
         | [.., "threads", _, "runs", _, "submit_tool_outputs"] => ModelApi::Unjudged,
         _ if segments.contains(&"realtime") => ModelApi::Unjudged,
-        [.., last] => match last.rsplit_once(':')?.1 {
-            "generatecontent" | "streamgeneratecontent" => ModelApi::Gemini,
-            "answer" | "assist" | "converse" | "query" => ModelApi::Unjudged,
-            "streamanswer" | "streamassist" | "streamquery" => ModelApi::Unjudged,
-            method if method.ends_with("predict") => ModelApi::Unjudged,
-            method if method.contains("generate") => ModelApi::Unjudged,
+        [before @ .., last] => match last.rsplit_once(':')? {
+            (name, "generatecontent" | "streamgeneratecontent") => {
+                match names_version(before, name) {
+                    true => ModelApi::CodeAssist,
+                    false => ModelApi::Gemini,
+                }
+            }
+            (_, "answer" | "assist" | "converse" | "query") => ModelApi::Unjudged,
+            (_, "streamanswer" | "streamassist" | "streamquery") => ModelApi::Unjudged,
+            (_, method) if method.ends_with("predict") => ModelApi::Unjudged,
+            (_, method) if method.contains("generate") => ModelApi::Unjudged,
             _ => return None,
         },
         [] => return None,
     })
+}
+
+/// Returns true if the name before a method of Google is that of a version of the API, such as `v1internal`, as in Code
+/// Assist. In Gemini it is that of a model, in a list of models.
+fn names_version(before: &[&str], name: &str) -> bool {
+    let is_in_list = before.last().is_some_and(|list| list.ends_with("models"));
+    let digits = name.strip_prefix('v').unwrap_or_default();
+    !is_in_list && digits.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// Returns true if a path without a mount is that of Code Assist, such as `/v1internal:loadCodeAssist`.
+fn is_code_assist(path: &str) -> bool {
+    let plain = plain_path(path);
+    let first = plain_segments(&plain).first().copied();
+    first.is_some_and(|first| first.split(':').next() == Some("v1internal"))
 }
 
 /// Returns true if requests to a path have no reply of a model in text, though they may look like requests to a model.
@@ -324,6 +356,21 @@ mod tests {
                 "/v1beta/models/m:batchGenerateContent",
                 "unjudged",
                 "api.openai.com",
+            ),
+            (
+                "/v1internal:streamGenerateContent?alt=sse",
+                "code-assist",
+                "cloudcode-pa.googleapis.com",
+            ),
+            (
+                "/v1internal:generateContent",
+                "code-assist",
+                "cloudcode-pa.googleapis.com",
+            ),
+            (
+                "/v1internal:generateChat",
+                "unjudged",
+                "cloudcode-pa.googleapis.com",
             ),
             ("/api/chat", "ollama-chat", "127.0.0.1:11434"),
             ("/api/generate", "ollama-generate", "127.0.0.1:11434"),
@@ -554,6 +601,25 @@ mod tests {
                 true,
                 "https://api.anthropic.com/v1/models",
             ),
+            (
+                "POST",
+                "/code-assist/v1internal:loadCodeAssist",
+                false,
+                "https://cloudcode-pa.googleapis.com/v1internal:loadCodeAssist",
+            ),
+            (
+                "POST",
+                "/v1internal:countTokens",
+                false,
+                "https://cloudcode-pa.googleapis.com/v1internal:countTokens",
+            ),
+            (
+                "GET",
+                "/v1internal/operations/1",
+                false,
+                "https://cloudcode-pa.googleapis.com/v1internal/operations/1",
+            ),
+            ("GET", "/v1internals", false, ""),
             ("GET", "/openaix/v1", false, ""),
             ("GET", "/", false, ""),
         ] {
@@ -591,6 +657,8 @@ mod tests {
                 true,
             ),
             ("/models/m%3AstreamGeneratecontent/?key=k", true),
+            ("/v1internal:streamGenerateContent", true),
+            ("/v1internal:streamGenerateContent?alt=sse", false),
             (
                 "/v1beta/models/m:streamGenerateContent?alt=json&key=k",
                 true,
@@ -649,8 +717,8 @@ mod tests {
     #[test]
     fn an_api_is_known_however_its_path_is_written() {
         use ModelApi::{
-            AnthropicMessages, Gemini, OllamaChat, OllamaGenerate, OpenAiChat, OpenAiCompletions,
-            OpenAiResponses, Unjudged,
+            AnthropicMessages, CodeAssist, Gemini, OllamaChat, OllamaGenerate, OpenAiChat,
+            OpenAiCompletions, OpenAiResponses, Unjudged,
         };
         for (method, path, want) in [
             ("POST", "/v1/messages", Some(AnthropicMessages)),
@@ -678,6 +746,26 @@ mod tests {
                 Some(Unjudged),
             ),
             ("POST", "/v1beta/models/g:countTokens", None),
+            (
+                "POST",
+                "/v1internal:streamGenerateContent",
+                Some(CodeAssist),
+            ),
+            (
+                "POST",
+                "/base//V1Internal%3AgenerateContent/",
+                Some(CodeAssist),
+            ),
+            ("POST", "/v2:generateContent", Some(CodeAssist)),
+            ("POST", "/v1beta/models/v2:generateContent", Some(Gemini)),
+            ("POST", "/v1/tunedModels/v2:generateContent", Some(Gemini)),
+            ("POST", "/veo:generateContent", Some(Gemini)),
+            ("POST", "/v1internal:generateCode", Some(Unjudged)),
+            ("put", "/v1internal:generateContent", Some(Unjudged)),
+            ("POST", "/v1internal:loadCodeAssist", None),
+            ("POST", "/v1internal:onboardUser", None),
+            ("POST", "/v1internal:recordCodeAssistMetrics", None),
+            ("GET", "/v1internal/operations/1", None),
             ("GET", "/v1/models", None),
         ] {
             assert_eq!(api(&method.parse().unwrap(), path), want, "{method} {path}");

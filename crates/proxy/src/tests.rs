@@ -45,7 +45,7 @@ use crate::{Mount, PackSlot, Proxy, ProxyConfig, ProxyTotals, UpstreamUrl};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The body of a request that each API accepts.
-pub(crate) const BODY: &str = r#"{"messages":[{"role":"user","content":"Hi."}],"input":"Hi.","prompt":"Hi.","contents":[{"parts":[{"text":"Hi."}]}],"stream":true}"#;
+pub(crate) const BODY: &str = r#"{"messages":[{"role":"user","content":"Hi."}],"input":"Hi.","prompt":"Hi.","contents":[{"parts":[{"text":"Hi."}]}],"request":{"contents":[{"parts":[{"text":"Hi."}]}]},"stream":true}"#;
 
 pub(crate) async fn within<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future)

@@ -1,6 +1,7 @@
-//! Google's Gemini API (`v1beta`) and Vertex AI (`v1`): chunks with candidates, each with a list of parts.
+//! Google's Gemini API (`v1beta`), Vertex AI (`v1`) and Code Assist (`v1internal`), which has each chunk in a wrapper:
+//! chunks with candidates, each with a list of parts.
 //!
-//! Source: `GenerateContentResponse` in the references of both APIs.
+//! Source: `GenerateContentResponse` in the references of the first two APIs; of the third, Gemini CLI 0.61.
 //!
 //! The text of a candidate is one part, also across other parts; a thought is judged as reasoning; a function call is a
 //! part of its own, whole or, on request, in [`gemini_args`](super::gemini_args). A function response and the result of
@@ -27,6 +28,22 @@ const CHUNK: [&str; 8] = [
     "promptFeedback",
     "error",
     "modelStatus",
+];
+
+/// The same for the wrapper of a chunk in Code Assist. Members of a chunk beside the wrapped one are read, too.
+const WRAPPER: [&str; 12] = [
+    "candidates",
+    "usageMetadata",
+    "modelVersion",
+    "responseId",
+    "createTime",
+    "promptFeedback",
+    "error",
+    "modelStatus",
+    "response",
+    "traceId",
+    "consumedCredits",
+    "remainingCredits",
 ];
 
 /// The same for a candidate.
@@ -125,26 +142,8 @@ impl GeminiReader {
         (self.replies.reply(id, on), &mut self.state)
     }
 
-    /// Completes the JSON of unfinished calls at the end of the reply.
-    fn close_calls(&mut self, on: EventSink<'_>) {
-        for (_, call) in std::mem::take(&mut self.state.open) {
-            if self.replies.current().is_some() {
-                end_call(self.replies.reply(None, on), call, on);
-            }
-        }
-    }
-}
-
-/// Returns true if only this format has such a chunk.
-pub(super) fn is_chunk(record: &JsonValue<'_>) -> bool {
-    let has = |key| record.get(key).is_some();
-    record.get("candidates").is_some_and(JsonValue::is_array)
-        || has("usageMetadata")
-        || has("promptFeedback")
-}
-
-impl FormatReader for GeminiReader {
-    fn read_record(&mut self, _kind: &str, chunk: &JsonValue<'_>, on: EventSink<'_>) {
+    /// Reads a chunk, or the wrapper of one. The members of `known` are not counted.
+    fn read_chunk(&mut self, chunk: &JsonValue<'_>, known: &[&str], path: &str, on: EventSink<'_>) {
         let id = chunk.text("responseId");
         let (reply, state) = self.reply(id.as_deref(), on);
         if let Some(error) = chunk.get("error") {
@@ -166,7 +165,38 @@ impl FormatReader for GeminiReader {
             let output = output.map(|tokens| tokens.saturating_add(thoughts.unwrap_or(0)));
             reply.usage(usage.number("promptTokenCount"), output, on);
         }
-        reply.count_unread(chunk, &CHUNK, "", on);
+        reply.count_unread(chunk, known, path, on);
+    }
+
+    /// Completes the JSON of unfinished calls at the end of the reply.
+    fn close_calls(&mut self, on: EventSink<'_>) {
+        for (_, call) in std::mem::take(&mut self.state.open) {
+            if self.replies.current().is_some() {
+                end_call(self.replies.reply(None, on), call, on);
+            }
+        }
+    }
+}
+
+/// Returns true if only this format has such a chunk.
+pub(super) fn is_chunk(record: &JsonValue<'_>) -> bool {
+    let is_plain = |record: &JsonValue<'_>| {
+        let has = |key| record.get(key).is_some();
+        record.get("candidates").is_some_and(JsonValue::is_array)
+            || has("usageMetadata")
+            || has("promptFeedback")
+    };
+    is_plain(record) || record.get("response").is_some_and(is_plain)
+}
+
+impl FormatReader for GeminiReader {
+    fn read_record(&mut self, _kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
+        let wrapped = record.get("response").filter(|chunk| chunk.is_object());
+        if let Some(chunk) = wrapped {
+            self.read_chunk(chunk, &CHUNK, "response", on);
+        }
+        let known = wrapped.map_or(&CHUNK[..], |_| &WRAPPER);
+        self.read_chunk(record, known, "", on);
     }
 
     fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {

@@ -11,7 +11,7 @@
 //! | [`AnthropicMessages`](WireFormat::AnthropicMessages) | Messages API, `anthropic-version: 2023-06-01` |
 //! | [`OpenAiChat`](WireFormat::OpenAiChat) | Chat Completions and legacy Completions, API version `v1` |
 //! | [`OpenAiResponses`](WireFormat::OpenAiResponses) | Responses, API version `v1` |
-//! | [`Gemini`](WireFormat::Gemini) | `generateContent` and `streamGenerateContent`, `v1beta`; Vertex AI `v1` |
+//! | [`Gemini`](WireFormat::Gemini) | `generateContent`, streamed or not: `v1beta`, Vertex AI `v1`, Code Assist `v1internal` |
 //! | [`Ollama`](WireFormat::Ollama) | `/api/chat` and `/api/generate` |
 //! | [`CohereChat`](WireFormat::CohereChat) | Chat API, `v2` |
 //! | [`BedrockConverse`](WireFormat::BedrockConverse) | `Converse` and `ConverseStream`, API version 2023-09-30 |
@@ -107,7 +107,7 @@ pub enum WireFormat {
     OpenAiChat,
     /// OpenAI's Responses API.
     OpenAiResponses,
-    /// Google's Gemini API, also on Vertex AI.
+    /// Google's Gemini API, also on Vertex AI, and in the wrapper of Code Assist.
     Gemini,
     /// Ollama's native API.
     Ollama,

@@ -11,8 +11,12 @@ use crate::CommandError;
 /// The variable with which OpenCode takes a configuration.
 const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
 
-/// The variable with the base URL of Google's clients for Gemini.
-pub(super) const GEMINI: &str = "GOOGLE_GEMINI_BASE_URL";
+/// The variables with the base URLs of Google's clients for Gemini, each with the name of its mount. Gemini CLI uses the
+/// second one with a Google login.
+pub(super) const GOOGLE: [(&str, &str); 2] = [
+    ("GOOGLE_GEMINI_BASE_URL", "gemini"),
+    ("CODE_ASSIST_ENDPOINT", "code-assist"),
+];
 
 /// Other variables with the base URL of an API. Clients that read them would not go through the proxy, so those that are
 /// set are replaced. One that is not set stays so: it would select a provider, or a login that the user does not have.
@@ -82,7 +86,9 @@ pub(super) fn command_of(
     openai: &str,
 ) -> Result<Command, CommandError> {
     let mut command = Command::new(program);
-    command.env(GEMINI, format!("{base}/gemini"));
+    for (variable, mount) in GOOGLE {
+        command.env(variable, format!("{base}/{mount}"));
+    }
     // The proxy that the user has for other servers cannot reach an address of this machine.
     let known = NO_PROXY.map(|name| std::env::var(name).ok());
     for (name, hosts) in NO_PROXY.iter().zip(hosts_without_proxy(known)) {

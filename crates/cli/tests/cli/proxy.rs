@@ -125,7 +125,7 @@ fn urls_that_the_environment_has_are_reached_through_the_proxy() {
     let server = listener.local_addr().unwrap();
     let served = thread::spawn(move || {
         let mut targets = Vec::new();
-        for stream in listener.incoming().take(2) {
+        for stream in listener.incoming().take(3) {
             let stream = stream.unwrap();
             let mut lines = BufReader::new(&stream).lines().map(Result::unwrap);
             targets.push(lines.next().unwrap());
@@ -136,26 +136,30 @@ fn urls_that_the_environment_has_are_reached_through_the_proxy() {
         targets
     });
     // The command waits until its input is closed.
-    let script = "printf '%s\n' \"$COPILOT_PROVIDER_BASE_URL\" \"$GOOGLE_GEMINI_BASE_URL\" \"${XAI_BASE_URL-none}\"; read line";
+    let script = "printf '%s\n' \"$COPILOT_PROVIDER_BASE_URL\" \"$GOOGLE_GEMINI_BASE_URL\" \"$CODE_ASSIST_ENDPOINT\" \
+                  \"${XAI_BASE_URL-none}\"; read line";
     let mut command = ttsr(&["proxy", "--", "sh", "-c", script]);
     command.env(
         "COPILOT_PROVIDER_BASE_URL",
         format!("http://{server}/openai/v1/"),
     );
     command.env("GOOGLE_GEMINI_BASE_URL", format!("http://{server}/google"));
+    command.env("CODE_ASSIST_ENDPOINT", format!("http://{server}/assist"));
     command.env("CLAUDE_CODE_USE_VERTEX", "1");
     command.env("LM_STUDIO_API_BASE", "owl:1234");
     command.env_remove("XAI_BASE_URL");
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut proxy = pipes.stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(proxy.stdout.take().unwrap()).lines();
-    let urls: Vec<String> = lines.take(3).map(Result::unwrap).collect();
+    let urls: Vec<String> = lines.take(4).map(Result::unwrap).collect();
     assert!(urls[0].ends_with("/copilot-provider-base-url/"), "{urls:?}");
     assert!(urls[1].ends_with("/gemini"), "{urls:?}");
-    assert_eq!(urls[2], "none");
+    assert!(urls[2].ends_with("/code-assist"), "{urls:?}");
+    assert_eq!(urls[3], "none");
     for url in [
         format!("{}models", urls[0]),
         format!("{}/v1beta/models", urls[1]),
+        format!("{}/v1internal:getCodeAssistGlobalUserSetting", urls[2]),
     ] {
         let (address, path) = url["http://".len()..].split_once('/').unwrap();
         let mut client = TcpStream::connect(address).unwrap();
@@ -170,13 +174,14 @@ fn urls_that_the_environment_has_are_reached_through_the_proxy() {
     let want = [
         "GET /openai/v1/models HTTP/1.1",
         "GET /google/v1beta/models HTTP/1.1",
+        "GET /assist/v1internal:getCodeAssistGlobalUserSetting HTTP/1.1",
     ];
     assert_eq!(served.join().unwrap(), want);
     let errors = text(&output.stderr);
     assert!(errors.contains("CLAUDE_CODE_USE_VERTEX is set"), "{errors}");
     let not_replaced = "LM_STUDIO_API_BASE is not replaced";
     assert!(errors.contains(not_replaced), "{errors}");
-    assert!(errors.ends_with("ttsr: 2 requests, 0 judged\n"), "{errors}");
+    assert!(errors.ends_with("ttsr: 3 requests, 0 judged\n"), "{errors}");
 }
 
 #[cfg(unix)]

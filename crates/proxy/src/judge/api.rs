@@ -153,6 +153,7 @@ pub(crate) fn reply_api(api: ModelApi) -> Option<Box<dyn ReplyApi>> {
         ModelApi::OpenAiChat => Some(Box::<chat::ChatReplyState>::default()),
         ModelApi::OpenAiCompletions => Some(Box::new(chat::ChatReplyState::of_completions())),
         ModelApi::Gemini => Some(Box::<gemini::GeminiReplyState>::default()),
+        ModelApi::CodeAssist => Some(Box::new(gemini::GeminiReplyState::of_code_assist())),
         ModelApi::OllamaChat => Some(Box::new(ollama::OllamaReplyState::new(true))),
         ModelApi::OllamaGenerate => Some(Box::new(ollama::OllamaReplyState::new(false))),
         ModelApi::OpenAiResponses => Some(Box::<responses::ResponsesReply>::default()),

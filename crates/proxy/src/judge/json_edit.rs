@@ -9,7 +9,7 @@ use std::collections::HashMap;
 const DEPTH: usize = 128;
 
 /// Members that name or describe content and have none. Their values stay, even if a text of the reply equals one.
-const METADATA: [&[u8]; 25] = [
+const METADATA: [&[u8]; 26] = [
     b"call_id",
     b"container",
     b"created_at",
@@ -34,6 +34,7 @@ const METADATA: [&[u8]; 25] = [
     b"tool_use_id",
     b"tool_name",
     b"toolUseId",
+    b"traceId",
     b"type",
 ];
 

@@ -25,11 +25,12 @@ use crate::config::BlockEnding;
 use crate::routes::ModelApi;
 
 /// The APIs with reasoning and tool calls.
-pub(crate) const APIS: [ModelApi; 5] = [
+pub(crate) const APIS: [ModelApi; 6] = [
     ModelApi::AnthropicMessages,
     ModelApi::OpenAiChat,
     ModelApi::OpenAiResponses,
     ModelApi::Gemini,
+    ModelApi::CodeAssist,
     ModelApi::OllamaChat,
 ];
 

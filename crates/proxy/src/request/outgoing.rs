@@ -216,8 +216,8 @@ impl OutgoingBody {
             }
             HistoryForm::List(_) => {
                 let list = Value::from(tail.to_vec());
-                let at = self.body_start();
-                self.write_member(at, history_name(request.api), &list.to_string(), edits);
+                let name = history_name(request.api.unwrapped());
+                self.write_member(request.start, name, &list.to_string(), edits);
             }
             HistoryForm::Null(range) => {
                 edits.replace(range.clone(), Value::from(tail.to_vec()).to_string());
@@ -249,21 +249,15 @@ impl OutgoingBody {
                     self.write_member(options.start + 1, "temperature", &value, edits);
                 }
                 (None, None) => {
-                    let at = self.body_start();
+                    let at = request.start;
                     let options = json!({"temperature": f64::from(thousandths) / 1000.0});
-                    match options_name(request.api) {
+                    match options_name(request.api.unwrapped()) {
                         Some(name) => self.write_member(at, name, &options.to_string(), edits),
                         None => self.write_member(at, "temperature", &value, edits),
                     }
                 }
             }
         }
-    }
-
-    /// Returns the place of the first member of the body.
-    fn body_start(&self) -> usize {
-        let open = self.request.body.iter().position(|byte| *byte == b'{');
-        open.map_or(0, |open| open + 1)
     }
 
     /// Adds a member at the start of the object whose first member is at `at`.
@@ -274,7 +268,7 @@ impl OutgoingBody {
     }
 
     fn text_item(&self, text: &str) -> Value {
-        match self.request.api {
+        match self.request.api.unwrapped() {
             ModelApi::OpenAiResponses => json!({"type": "input_text", "text": text}),
             ModelApi::Gemini => json!({"text": text}),
             _ => json!({"type": "text", "text": text}),
@@ -282,7 +276,7 @@ impl OutgoingBody {
     }
 
     fn message(&self, role: &str, text: &str) -> Value {
-        match self.request.api {
+        match self.request.api.unwrapped() {
             ModelApi::AnthropicMessages => {
                 json!({"role": role, "content": [{"type": "text", "text": text}]})
             }

@@ -90,8 +90,10 @@ pub(crate) struct ModelRequest {
     /// The places of the values of `model` and `temperature`, which Ollama has in its options.
     pub(crate) model_range: Option<Range<usize>>,
     pub(crate) temperature_range: Option<Range<usize>>,
-    /// The place of the object with the options of the model, in Ollama.
+    /// The place of the object with the options of the model, in Ollama and Gemini.
     pub(crate) options_range: Option<Range<usize>>,
+    /// The place of the first member of the object with the history.
+    pub(crate) start: usize,
     pub(crate) history: HistoryForm,
     pub(crate) items: Vec<RequestItem>,
     pub(crate) parts: Vec<RequestPart>,
@@ -123,10 +125,11 @@ impl ModelRequest {
     }
 
     /// Reads a body, or returns `None` if it is not a request of that API. In Gemini the path has the model, and not the
-    /// body.
+    /// body. In Code Assist the body has the model, and the request of Gemini.
     pub(crate) fn read(api: ModelApi, body: Bytes) -> Option<ModelRequest> {
+        let form = api.unwrapped();
         let mut reader = BodyReader {
-            api,
+            api: form,
             body: &body,
             content: ContentReader {
                 body: &body,
@@ -137,11 +140,19 @@ impl ModelRequest {
             tools: HashMap::new(),
             instructions: Vec::new(),
         };
-        let top = members(parse(&body)?)?;
-        if has_other_spelling(&top, &TOP) {
+        let whole = parse(&body)?;
+        let (object, wrapper) = match api {
+            ModelApi::CodeAssist => {
+                let wrapper = members(whole)?;
+                (member(&wrapper, "request")?, wrapper)
+            }
+            _ => (whole, Vec::new()),
+        };
+        let top = members(object)?;
+        if has_other_spelling(&top, &TOP) || has_other_spelling(&wrapper, &["model", "request"]) {
             return None;
         }
-        let system = match api {
+        let system = match form {
             ModelApi::AnthropicMessages => member(&top, "system"),
             ModelApi::OpenAiResponses => member(&top, "instructions"),
             ModelApi::OllamaGenerate => member(&top, "system"),
@@ -158,18 +169,25 @@ impl ModelRequest {
         let instructions = reader.instructions.into_iter().map(|text| text.text);
         let instructions = instructions.collect::<Vec<_>>().join("\n");
         let range = |name| member(&top, name).map(|value| span(&body, value));
-        let options = match api {
+        let options = match form {
             ModelApi::Gemini => either(&top, "generationConfig", "generation_config")?,
-            _ => member(&top, "options").filter(|_| options_name(api).is_some()),
+            _ => member(&top, "options").filter(|_| options_name(form).is_some()),
         };
         let temperature_range = match options {
             Some(options) => {
                 let known = members(options)?;
                 member(&known, "temperature").map(|value| span(&body, value))
             }
-            None => range("temperature").filter(|_| options_name(api).is_none()),
+            None => range("temperature").filter(|_| options_name(form).is_none()),
         };
-        let model = member(&top, "model").filter(|_| api != ModelApi::Gemini);
+        let (model, session) = match api {
+            ModelApi::Gemini => (None, named_session(&top)),
+            ModelApi::CodeAssist => (
+                member(&wrapper, "model"),
+                either(&top, "session_id", "sessionId")?.and_then(string),
+            ),
+            _ => (member(&top, "model"), named_session(&top)),
+        };
         let is_responses = api == ModelApi::OpenAiResponses;
         let previous = member(&top, "previous_response_id").filter(|_| is_responses);
         let is_forgotten = member(&top, "store").is_some_and(|store| store.get() == "false");
@@ -179,10 +197,11 @@ impl ModelRequest {
             model_range: model.map(|model| span(&body, model)),
             temperature_range,
             options_range: options.map(|options| span(&body, options)),
+            start: span(&body, object).start + 1,
             history,
             items,
             parts,
-            session: named_session(&top),
+            session: session.filter(|session| !session.is_empty()),
             cache_key: member(&top, "prompt_cache_key").and_then(string),
             wants_usage: wants_usage(&top),
             conversation: member(&top, "conversation")

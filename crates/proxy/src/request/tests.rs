@@ -13,12 +13,13 @@ use crate::judge::RetryMessage;
 use crate::judge::tests::{pack_of_rules as pack, rule_of};
 use crate::routes::ModelApi;
 
-const APIS: [ModelApi; 5] = [
+const APIS: [ModelApi; 6] = [
     ModelApi::AnthropicMessages,
     ModelApi::OpenAiChat,
     ModelApi::OpenAiResponses,
     ModelApi::OllamaChat,
     ModelApi::Gemini,
+    ModelApi::CodeAssist,
 ];
 
 /// The APIs whose requests have texts to be continued, and no history.
@@ -40,7 +41,7 @@ fn body(api: ModelApi, steps: &[Step]) -> Bytes {
     let mut list = Vec::new();
     for (number, step) in steps.iter().enumerate() {
         let id = format!("call_{number}");
-        match (api, step) {
+        match (api.unwrapped(), step) {
             (ModelApi::AnthropicMessages, User(text)) => {
                 list.push(json!({"role": "user", "content": [{"type": "text", "text": text}]}));
             }
@@ -87,14 +88,33 @@ fn body(api: ModelApi, steps: &[Step]) -> Bytes {
             (_, Assistant(text)) => list.push(json!({"role": "assistant", "content": text})),
         }
     }
-    let name = match api {
-        ModelApi::OpenAiResponses => "input",
-        ModelApi::Gemini => "contents",
-        _ => "messages",
-    };
+    let name = history_of(api);
     // Not as serde would write it.
     let list = Value::from(list);
+    if api == ModelApi::CodeAssist {
+        let request = format!("{{\"{name}\": {list} ,\"x\":1.50, \"y\":{{}}}}");
+        return format!("{{ \"model\" : \"m\", \"request\" : {request} ,\"project\":\"p\" }}")
+            .into();
+    }
     format!("{{ \"model\" : \"m\",\"{name}\": {list} ,\"stream\":true , \"x\":1.50}}").into()
+}
+
+/// Returns the name of the member with the history.
+fn history_of(api: ModelApi) -> &'static str {
+    match api {
+        ModelApi::OpenAiResponses => "input",
+        ModelApi::Gemini | ModelApi::CodeAssist => "contents",
+        _ => "messages",
+    }
+}
+
+/// Returns the body of a request with that history alone.
+fn body_with(api: ModelApi, list: &Value) -> Value {
+    let history = json!({"model": "m", history_of(api): list});
+    match api {
+        ModelApi::CodeAssist => json!({"model": "m", "request": history}),
+        _ => history,
+    }
 }
 
 fn user(text: &str) -> Step {
@@ -192,6 +212,7 @@ impl Session {
 /// The messages of a body, without their order of members.
 fn messages(body: &str) -> Vec<Value> {
     let body: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"));
+    let body = body.get("request").unwrap_or(&body);
     let list = ["messages", "input", "contents"]
         .iter()
         .find_map(|name| body[name].as_array());
@@ -601,6 +622,7 @@ fn a_request_that_is_sent_again_has_the_partial_and_the_message() {
                 let options = match api {
                     ModelApi::OllamaChat => &whole["options"],
                     ModelApi::Gemini => &whole["generationConfig"],
+                    ModelApi::CodeAssist => &whole["request"]["generationConfig"],
                     _ => &whole,
                 };
                 assert_eq!(options["temperature"], 0.25);
@@ -724,16 +746,15 @@ fn texts_are_found_in_every_form_of_content() {
             json!({"role": "model", "parts": [{"functionResponse": {"name": "f", "response": {"x": secret}}}]}),
         ),
         (
+            APIS[5],
+            json!({"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"output": secret}}}]}),
+        ),
+        (
             APIS[2],
             json!({"type": "shell_call_output", "call_id": "c", "output": [{"stdout": secret, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]}),
         ),
     ] {
-        let name = match api {
-            ModelApi::OpenAiResponses => "input",
-            ModelApi::Gemini => "contents",
-            _ => "messages",
-        };
-        let body = json!({"model": "m", name: [message]}).to_string();
+        let body = body_with(api, &json!([message])).to_string();
         let judged = session.judge(api, body.clone().into()).unwrap();
         let sent = String::from_utf8(judged.body.write(None).to_vec()).unwrap();
         assert_eq!(sent, body.replace(secret, "[redacted]"));
@@ -879,6 +900,16 @@ fn a_body_that_is_no_request_of_the_api_is_not_read() {
         (
             APIS[4],
             r#"{"contents":[{"parts":[{"functionResponse":{},"function_response":{}}]}]}"#,
+        ),
+        (APIS[5], r#"{"contents":[]}"#),
+        (APIS[5], r#"{"request":{}}"#),
+        (APIS[5], r#"{"request":[{"contents":[]}]}"#),
+        (APIS[5], r#"{"request":{"contents":[]},"request":{}}"#),
+        (APIS[5], r#"{"request":{"contents":[]},"Request":{}}"#),
+        (APIS[5], r#"{"request":{"contents":[],"Contents":[]}}"#),
+        (
+            APIS[5],
+            r#"{"request":{"contents":[],"session_id":"a","sessionId":"b"}}"#,
         ),
         (PROMPTS[0], r#"{"prompt":7}"#),
         (PROMPTS[0], r#"{"prompt":[1,2,3]}"#),
@@ -1117,6 +1148,49 @@ fn a_history_of_gemini_without_lists_is_extended_and_instructions_and_keys_name_
     assert_ne!(of_query("key=a"), of_query("key=b"));
     assert_eq!(key("systemInstruction"), key("system_instruction"));
     assert_ne!(key("systemInstruction"), key("other"));
+}
+
+#[test]
+fn a_request_of_code_assist_changes_within_its_wrapper_alone() {
+    let api = ModelApi::CodeAssist;
+    let todo = rule(
+        "t/hi",
+        Pattern::literal("Hi."),
+        Channel::UserInput,
+        Action::Inject,
+    );
+    let mut session = Session::new(pack([todo, key_rule()]));
+    let body = |text: &str, contents: &str| {
+        format!(
+            "{{\"model\": \"m\",\"project\":\"key-1234\", \"request\" : {{ \"contents\":[{{\"role\":\"user\",\"parts\":[{{\"text\":\"{text}\"}}\
+             {contents}, \"session_id\": \"s\"}},\"user_prompt_id\":\"u########0\"}}"
+        )
+    };
+    let judged = session.judge(api, body("Hi. key-1234", "]}]").into());
+    let judged = judged.unwrap().body;
+    let guided = r#",{"text":"Message of t/hi."}]}"#;
+    let sent = judged.write(None);
+    assert_eq!(sent, body("Hi. [redacted]", &format!("{guided}]")));
+    let retry = retry_with("So far.", "No.", 250);
+    let sent = String::from_utf8(judged.write(Some(&retry)).to_vec()).unwrap();
+    let tail = r#",{"parts":[{"text":"So far."}],"role":"model"},{"parts":[{"text":"No."}],"role":"user"}"#;
+    let want = body("Hi. [redacted]", &format!("{guided}{tail}]"))
+        .replace("\"m\"", "\"other\"")
+        .replace(
+            "{ \"contents\"",
+            "{\"generationConfig\":{\"temperature\":0.25}, \"contents\"",
+        );
+    assert_eq!(sent, want);
+    let read = |body: &str| ModelRequest::read(api, body.to_owned().into()).unwrap();
+    let request = read(&body("Hi.", "]}]"));
+    assert_eq!(request.model.as_deref(), Some("m"));
+    assert_eq!(request.session.as_deref(), Some("s"));
+    let other = read(r#"{"request":{"contents":[],"sessionId":"s","metadata":{"user_id":"{}"}}}"#);
+    assert_eq!((other.model, other.session.as_deref()), (None, Some("s")));
+    let unnamed = read(r#"{"request":{"contents":[],"session_id":""},"session_id":"s"}"#);
+    assert_eq!(unnamed.session, None);
+    let key = |request| session_key(&HeaderMap::new(), "", request, None);
+    assert_ne!(key(&request), key(&unnamed));
 }
 
 #[test]
@@ -1571,15 +1645,8 @@ proptest! {
         is_list in any::<bool>(),
     ) {
         let content = if is_list { json!([value]) } else { value };
-        let name = match api {
-            ModelApi::OpenAiResponses => "input",
-            ModelApi::Gemini => "contents",
-            _ => "messages",
-        };
-        let body = json!({"model": "m", name: [
-            {"role": "user", "content": content, "parts": content, "type": "message"},
-        ]});
-        let body = body.to_string();
+        let list = json!([{"role": "user", "content": content, "parts": content, "type": "message"}]);
+        let body = body_with(api, &list).to_string();
         if let Some(request) = ModelRequest::read(api, body.clone().into()) {
             let mut read = request.parts.iter().flat_map(|part| &part.texts);
             let has_secret = read.any(|text| text.text.contains("key-1234"));

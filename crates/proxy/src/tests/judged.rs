@@ -245,7 +245,7 @@ async fn an_error_of_the_proxy_has_the_form_of_the_api() {
                 ModelApi::OllamaChat | ModelApi::OllamaGenerate => {
                     assert_eq!(sent, json!({"error": message}));
                 }
-                ModelApi::Gemini => {
+                ModelApi::Gemini | ModelApi::CodeAssist => {
                     let name = if is_refused {
                         "INVALID_ARGUMENT"
                     } else {

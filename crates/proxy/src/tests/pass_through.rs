@@ -14,6 +14,7 @@ use super::{
     Http, RunningProxy, ScriptedBody, VERSIONS, client, collected, config, get, no_rules,
     open_server, server, start, within,
 };
+use crate::judge::tests::aborting;
 use crate::{Mount, Proxy, UpstreamUrl};
 
 #[tokio::test]
@@ -258,6 +259,52 @@ async fn heads_and_bodies_over_the_bounds_are_refused() {
         response.status(),
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
     );
+}
+
+#[tokio::test]
+async fn the_other_methods_of_code_assist_pass() {
+    let mut upstream =
+        server(|_| async { Response::new(ScriptedBody::of(vec![Bytes::from_static(b"{}")])) })
+            .await;
+    let proxy = start(config(upstream.address, Http::One), aborting("a")).await;
+    let client = client(Http::One);
+    // The bodies of Gemini CLI.
+    let methods = [
+        (
+            "loadCodeAssist",
+            r#"{"cloudaicompanionProject":"p","metadata":{"ideType":"IDE_UNSPECIFIED","pluginType":"GEMINI","duetProject":"p"}}"#,
+        ),
+        (
+            "onboardUser",
+            r#"{"tierId":"standard-tier","cloudaicompanionProject":"p","metadata":{"platform":"LINUX_AMD64"}}"#,
+        ),
+        (
+            "countTokens",
+            r#"{"request":{"model":"models/m","contents":[{"role":"user","parts":[{"text":"a"}]}]}}"#,
+        ),
+        ("retrieveUserQuota", r#"{"project":"p"}"#),
+        ("listExperiments", r#"{"project":"p","metadata":{}}"#),
+        ("fetchAdminControls", r#"{"project":"p"}"#),
+        (
+            "recordCodeAssistMetrics",
+            r#"{"project":"p","metadata":{},"metrics":[{"conversationOffered":{"citationCount":"0","includedCode":false,"status":1,"traceId":"t","streamingLatency":{"totalLatency":"1s"},"isAgentic":true},"timestamp":"2026-01-01T00:00:00Z"}]}"#,
+        ),
+        (
+            "setCodeAssistGlobalUserSetting",
+            r#"{"cloudaicompanionProject":"p","freeTierDataCollectionOptin":false}"#,
+        ),
+    ];
+    for (method, body) in methods {
+        let path = format!("/local/v1internal:{method}");
+        let request = Request::post(proxy.url(&path)).body(body.into()).unwrap();
+        let response = within(client.request(request)).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{method}");
+        let received = within(upstream.requests.recv()).await.unwrap();
+        assert_eq!(received.uri().path(), &path["/local".len()..]);
+        assert_eq!(received.into_body(), body);
+    }
+    let totals = proxy.totals.snapshot();
+    assert_eq!((totals.passed, totals.refused), (methods.len() as u64, 0));
 }
 
 /// Sends the bytes of a request and returns the status line of the response.

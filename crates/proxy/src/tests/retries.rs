@@ -174,8 +174,8 @@ async fn the_good_answer_is_spliced_into_the_reply_of_each_api() {
 }
 
 /// The APIs that are tested by a request with a secret and a reply that is taken again, each with its path, its body, and the
-/// member and the value of the second request that have the prompt, the partial and the message.
-fn other_apis() -> [(StreamedApi, &'static str, Value, &'static str, Value); 5] {
+/// place and the value of the second request that have the prompt, the partial and the message.
+fn other_apis() -> [(StreamedApi, &'static str, Value, &'static str, Value); 6] {
     let text = "It is key-1234.";
     let redacted = "It is [redacted].";
     let prompt = json!("It is [redacted].\n\nIt is\n\nNot this.");
@@ -190,7 +190,7 @@ fn other_apis() -> [(StreamedApi, &'static str, Value, &'static str, Value); 5] 
             ModelApi::OllamaChat.into(),
             "/local/api/chat",
             json!({"model": "m", "messages": [{"role": "user", "content": text}]}),
-            "messages",
+            "/messages",
             json!([
                 {"role": "user", "content": redacted},
                 {"role": "assistant", "content": "It is"},
@@ -201,28 +201,35 @@ fn other_apis() -> [(StreamedApi, &'static str, Value, &'static str, Value); 5] 
             ModelApi::OllamaGenerate.into(),
             "/local/api/generate",
             json!({"model": "m", "prompt": text}),
-            "prompt",
+            "/prompt",
             prompt.clone(),
         ),
         (
             ModelApi::OpenAiCompletions.into(),
             "/local/v1/completions",
             json!({"model": "m", "prompt": text, "stream": true}),
-            "prompt",
+            "/prompt",
             prompt,
         ),
         (
             ModelApi::Gemini.into(),
             "/local/v1beta/models/m:streamGenerateContent?alt=sse",
             json!({"contents": [{"role": "user", "parts": part(text)}]}),
-            "contents",
+            "/contents",
             contents.clone(),
         ),
         (
             GEMINI_ARRAY,
             "/local/v1beta/models/m:streamGenerateContent?$alt=json",
             json!({"contents": [{"role": "user", "parts": part(text)}]}),
-            "contents",
+            "/contents",
+            contents.clone(),
+        ),
+        (
+            ModelApi::CodeAssist.into(),
+            "/local/v1internal:streamGenerateContent?alt=sse",
+            json!({"model": "m", "request": {"contents": [{"role": "user", "parts": part(text)}]}}),
+            "/request/contents",
             contents,
         ),
     ]
@@ -230,7 +237,7 @@ fn other_apis() -> [(StreamedApi, &'static str, Value, &'static str, Value); 5] 
 
 #[tokio::test]
 async fn other_apis_receive_no_secret_and_are_asked_again() {
-    for (api, path, body, member, want) in other_apis() {
+    for (api, path, body, place, want) in other_apis() {
         for is_stream in [true, false] {
             let mut upstream = server(move |request: Request<Bytes>| async move {
                 let is_again = String::from_utf8_lossy(request.body()).contains("Not this.");
@@ -276,7 +283,7 @@ async fn other_apis_receive_no_secret_and_are_asked_again() {
             let again = within(upstream.requests.recv()).await.unwrap();
             let uri = again.uri().to_string();
             let again: Value = serde_json::from_slice(&again.into_body()).unwrap();
-            assert_eq!(again[member], want, "{api:?}");
+            assert_eq!(again.pointer(place), Some(&want), "{api:?}");
             match path.rsplit_once("m:") {
                 Some((_, method)) => assert_eq!(uri, format!("/v1beta/models/other:{method}")),
                 None => assert_eq!(again["model"], "other"),

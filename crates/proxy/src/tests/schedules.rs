@@ -34,6 +34,7 @@ pub(super) fn path_of(api: impl Into<StreamedApi>) -> &'static str {
         ModelApi::OpenAiResponses => "/local/v1/responses",
         ModelApi::OpenAiCompletions => "/local/v1/completions",
         ModelApi::Gemini => "/local/v1beta/models/m:streamGenerateContent?alt=sse",
+        ModelApi::CodeAssist => "/local/v1internal:streamGenerateContent?alt=sse",
         ModelApi::OllamaChat => "/local/api/chat",
         ModelApi::OllamaGenerate => "/local/api/generate",
         ModelApi::Unjudged => "/local/v1/complete",

@@ -16,7 +16,7 @@ use ttsr_wire::{Reader, WireFormat, WireRecord};
 type Events = Vec<(String, Event)>;
 
 /// Synthetic recordings: file, format.
-const RECORDINGS: [(&str, WireFormat); 16] = [
+const RECORDINGS: [(&str, WireFormat); 17] = [
     ("anthropic.sse", WireFormat::AnthropicMessages),
     ("anthropic.jsonl", WireFormat::AnthropicMessages),
     ("chat.sse", WireFormat::OpenAiChat),
@@ -26,6 +26,7 @@ const RECORDINGS: [(&str, WireFormat); 16] = [
     ("responses-ends.jsonl", WireFormat::OpenAiResponses),
     ("gemini.sse", WireFormat::Gemini),
     ("gemini-ends.jsonl", WireFormat::Gemini),
+    ("code-assist.sse", WireFormat::Gemini),
     ("ollama.jsonl", WireFormat::Ollama),
     ("cohere.sse", WireFormat::CohereChat),
     ("bedrock.jsonl", WireFormat::BedrockConverse),
@@ -514,12 +515,27 @@ fn replies_that_do_not_stream_of_other_providers() {
         gemini,
         &[("g", "Hi", Some("STOP"), 0, &[])],
     );
+    let wrapped = format!(
+        r#"{{"response":{},"traceId":"t"}}"#,
+        &gemini[1..gemini.len() - 1]
+    );
+    check(
+        "gemini, in a wrapper",
+        &wrapped,
+        &[("g", "Hi", Some("STOP"), 0, &[])],
+    );
 }
 
 #[test]
 fn unknown_members_of_other_providers_are_counted() {
     let gemini = r#"{"candidates":[{"content":{"parts":[{"text":"Hi","mood":"calm"}]},"finishReason":"STOP"}],"extra":{"a":"bc"}}"#;
     check("gemini", gemini, &[("file", "Hi", Some("STOP"), 6, &[])]);
+    let no_wrapper = r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}],"response":"so"}"#;
+    check(
+        "gemini, a text for a chunk",
+        no_wrapper,
+        &[("file", "Hi", Some("STOP"), 2, &[])],
+    );
     let ollama = r#"{"message":{"content":"Hi","mood":"calm"},"done":true,"extra":"abc"}"#;
     check("ollama", ollama, &[("file", "Hi", Some("done"), 7, &[])]);
     let cohere = "{\"type\":\"message-start\",\"id\":\"c\"}\n{\"type\":\"mood-delta\",\"mood\":\"calm\"}\n{\"type\":\"message-end\",\"delta\":{\"finish_reason\":\"ERROR\",\"error\":\"gone\"}}\n";

@@ -1,4 +1,5 @@
-//! Google's Gemini API. The reason of a block is one more text part of each candidate.
+//! Google's Gemini API. The reason of a block is one more text part of each candidate. Code Assist has each chunk, and a
+//! reply that is not streamed, in a wrapper with an id of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +14,10 @@ use crate::judge::output::JudgedOutput;
 
 #[derive(Debug, Default)]
 pub(super) struct GeminiReplyState {
+    /// True if each chunk is in the wrapper of Code Assist.
+    is_wrapped: bool,
+    /// The id in the wrapper.
+    trace_id: Option<Value>,
     /// The members of the reply that each chunk repeats.
     members: Map<String, Value>,
     candidates: BTreeMap<u64, SentCandidate>,
@@ -36,6 +41,8 @@ struct SentCandidate {
 
 #[derive(Debug, Default)]
 pub(crate) struct GeminiChunk {
+    /// The id in the wrapper.
+    trace_id: Option<Value>,
     /// The members that each chunk repeats.
     members: Vec<(&'static str, Value)>,
     has_blocked_prompt: bool,
@@ -53,6 +60,10 @@ struct GeminiCandidate {
 
 /// The members that each chunk of a reply repeats.
 const REPEATED: [&str; 3] = ["usageMetadata", "modelVersion", "responseId"];
+
+/// The members of a wrapper: the chunk, and the id.
+const WRAPPED: &str = "response";
+const TRACE_ID: &str = "traceId";
 
 impl GeminiCandidate {
     fn read(candidate: &JsonValue<'_>) -> GeminiCandidate {
@@ -74,10 +85,46 @@ impl GeminiCandidate {
 }
 
 impl GeminiReplyState {
+    /// Returns the state of a reply of Code Assist.
+    pub(super) fn of_code_assist() -> GeminiReplyState {
+        GeminiReplyState {
+            is_wrapped: true,
+            ..GeminiReplyState::default()
+        }
+    }
+
     fn push_chunk(&self, candidates: Value, out: &mut JudgedOutput) {
         let mut chunk = self.members.clone();
         chunk.insert("candidates".into(), candidates);
-        out.push_data(&Value::Object(chunk));
+        out.push_data(&self.wrapped(chunk, self.trace_id.as_ref()));
+    }
+
+    /// Returns the chunk in its wrapper, if it has one.
+    fn wrapped(&self, chunk: Map<String, Value>, trace_id: Option<&Value>) -> Value {
+        let chunk = Value::Object(chunk);
+        if !self.is_wrapped {
+            return chunk;
+        }
+        let mut wrapper = json!({WRAPPED: chunk});
+        if let Some(trace_id) = trace_id {
+            wrapper[TRACE_ID] = trace_id.clone();
+        }
+        wrapper
+    }
+}
+
+/// Replaces the value of a member by the one that the client knows, if there is one.
+fn keep_known(
+    data: &[u8],
+    object: &[(String, &RawValue)],
+    (name, known): (&str, Option<&Value>),
+    edits: &mut JsonEdits,
+) {
+    let known = known.map(Value::to_string);
+    if let (Some(value), Some(known)) = (member(object, name), known)
+        && value.get() != known
+    {
+        edits.replace(span(data, value), known);
     }
 }
 
@@ -110,13 +157,16 @@ impl ReplyApi for GeminiReplyState {
     }
 
     fn read(&self, record: Option<&JsonValue<'_>>) -> ReplyEvent {
-        let Some(chunk) = record else {
+        let Some(record) = record else {
             return ReplyEvent::Gemini(GeminiChunk::default());
         };
+        let wrapped = record.get(WRAPPED).filter(|_| self.is_wrapped);
+        let chunk = wrapped.unwrap_or(record);
         let feedback = chunk.get("promptFeedback");
         let member = |name: &&'static str| Some((*name, value_of(chunk.get(name)?)));
         let candidates = chunk.list("candidates").iter();
         ReplyEvent::Gemini(GeminiChunk {
+            trace_id: record.get(TRACE_ID).map(value_of),
             members: REPEATED.iter().filter_map(member).collect(),
             has_blocked_prompt: feedback.is_some_and(|it| it.get("blockReason").is_some()),
             candidates: candidates.map(GeminiCandidate::read).collect(),
@@ -153,6 +203,7 @@ impl ReplyApi for GeminiReplyState {
         for (name, value) in chunk.members {
             self.members.insert(name.into(), value);
         }
+        self.trace_id = chunk.trace_id.or_else(|| self.trace_id.take());
         self.has_blocked_prompt |= chunk.has_blocked_prompt;
         for candidate in chunk.candidates {
             let sent = self.candidates.entry(candidate.index).or_default();
@@ -178,15 +229,19 @@ impl ReplyApi for GeminiReplyState {
             return SplicedEvent::Same;
         };
         let mut edits = JsonEdits::default();
-        for name in ["modelVersion", "responseId"] {
-            let first = self.members.get(name).map(Value::to_string);
-            if let (Some(known), Some(first)) = (member(&top, name), first)
-                && known.get() != first
-            {
-                edits.replace(span(data, known), first);
+        let wrapped = member(&top, WRAPPED).filter(|_| self.is_wrapped);
+        let chunk = match wrapped.and_then(members) {
+            Some(chunk) => {
+                let trace_id = (TRACE_ID, self.trace_id.as_ref());
+                keep_known(data, &top, trace_id, &mut edits);
+                chunk
             }
+            None => top,
+        };
+        for name in ["modelVersion", "responseId"] {
+            keep_known(data, &chunk, (name, self.members.get(name)), &mut edits);
         }
-        let candidates = member(&top, "candidates").and_then(elements);
+        let candidates = member(&chunk, "candidates").and_then(elements);
         for candidate in candidates.unwrap_or_default() {
             let candidate = members(candidate).unwrap_or_default();
             let index = member(&candidate, "index").and_then(|it| it.get().parse().ok());
@@ -243,7 +298,12 @@ impl ReplyApi for GeminiReplyState {
     fn whole(&self, reply: &Value, reason: &str) -> Value {
         let chunks = reply.as_array();
         let first = chunks.and_then(|chunks| chunks.first()).unwrap_or(reply);
-        let mut whole = copied(first, &["usageMetadata", "modelVersion", "responseId"]);
+        let trace_id = first.get(TRACE_ID);
+        let first = first
+            .get(WRAPPED)
+            .filter(|_| self.is_wrapped)
+            .unwrap_or(first);
+        let mut whole = copied(first, &REPEATED);
         let count = first["candidates"]
             .as_array()
             .map_or(1, |candidates| candidates.len().max(1));
@@ -253,9 +313,10 @@ impl ReplyApi for GeminiReplyState {
             ended
         };
         whole.insert("candidates".into(), (0..count).map(ended).collect());
+        let whole = self.wrapped(whole, trace_id);
         match chunks {
             Some(_) => json!([whole]),
-            None => Value::Object(whole),
+            None => whole,
         }
     }
 }

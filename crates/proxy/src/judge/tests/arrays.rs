@@ -6,10 +6,12 @@ use ttsr::{Action, Mode, Pack, Pattern};
 
 use super::replies::{Piece, events, seen, stream, whole};
 use super::{
-    GEMINI_ARRAY, Judged, SETTINGS, aborting, judge, judge_with, legal, new_judge, pack_of,
+    GEMINI_ARRAY, Judged, SETTINGS, StreamedApi, aborting, judge, judge_with, legal, new_judge,
+    pack_of,
 };
 use crate::config::BlockEnding;
 use crate::judge::{JudgeSettings, TruncatedBody};
+use crate::routes::ModelApi;
 
 fn pack(action: Action) -> Pack {
     pack_of(Pattern::regex("key-[0-9]{4}\\b"), |rule| {
@@ -398,6 +400,24 @@ fn an_element_longer_than_the_bound_stops_the_reply_before_it_is_complete() {
         legal::check(GEMINI_ARRAY, &sent);
         assert!(sent.contains("more text is held back"), "{sent}");
         assert!(most < 2020, "{most}");
+    }
+}
+
+#[test]
+fn an_array_of_code_assist_ends_with_a_wrapped_element() {
+    let array = StreamedApi {
+        api: ModelApi::CodeAssist,
+        ..GEMINI_ARRAY
+    };
+    let body = stream(array, &[Piece::Text(&["Hi. ", "key-1234", " more"])]);
+    for size in 1..body.len() {
+        let judge_as =
+            |action| judge_with(array, &pack(action), SETTINGS, body.as_bytes().chunks(size));
+        let redacted = judge_as(Action::Redact).sent;
+        assert_eq!(redacted, body.replace("key-1234", "[redacted]"));
+        let stopped = judge_as(Action::Abort).sent;
+        legal::check(array, &stopped);
+        assert!(!stopped.contains("key-1234") && stopped.contains(REASON));
     }
 }
 

@@ -12,8 +12,8 @@ use super::{
 use crate::config::BlockEnding;
 use crate::judge::{JudgeSettings, StreamFraming, TruncatedBody};
 use crate::routes::ModelApi::{
-    self, AnthropicMessages, Gemini, OllamaChat, OllamaGenerate, OpenAiChat, OpenAiCompletions,
-    OpenAiResponses,
+    self, AnthropicMessages, CodeAssist, Gemini, OllamaChat, OllamaGenerate, OpenAiChat,
+    OpenAiCompletions, OpenAiResponses,
 };
 
 const HARD: JudgeSettings = JudgeSettings {
@@ -117,6 +117,7 @@ fn a_blocked_text_ends_with_the_reason_and_a_normal_stop() {
         ),
         (Gemini.into(), format!("So: for\n\n{reason}"), "STOP"),
         (GEMINI_ARRAY, format!("So: for\n\n{reason}"), "STOP"),
+        (CodeAssist.into(), format!("So: for\n\n{reason}"), "STOP"),
         (OllamaChat.into(), format!("So: for\n\n{reason}"), "stop"),
         (
             OllamaGenerate.into(),
@@ -170,6 +171,7 @@ fn a_hard_block_ends_as_a_failure_that_no_client_retries() {
         (OpenAiCompletions.into(), "content_filter", 0),
         (Gemini.into(), "SAFETY", 0),
         (GEMINI_ARRAY, "SAFETY", 0),
+        (CodeAssist.into(), "SAFETY", 0),
         (OllamaChat.into(), "error", 1),
         (OllamaGenerate.into(), "error", 1),
         (OpenAiResponses.into(), "failed", 1),
@@ -204,6 +206,7 @@ fn no_trace_of_a_blocked_call_is_sent_and_the_stop_reason_is_not_that_of_a_call(
         (OpenAiResponses.into(), "completed"),
         (Gemini.into(), "STOP"),
         (GEMINI_ARRAY, "STOP"),
+        (CodeAssist.into(), "STOP"),
         (OllamaChat.into(), "stop"),
     ] {
         let judged = blocked(api, SETTINGS, &pieces);
@@ -225,6 +228,7 @@ fn a_call_that_left_before_another_was_blocked_runs() {
         (OpenAiResponses.into(), "completed"),
         (Gemini.into(), "STOP"),
         (GEMINI_ARRAY, "STOP"),
+        (CodeAssist.into(), "STOP"),
         (OllamaChat.into(), "stop"),
     ] {
         let seen = seen(&blocked(api, SETTINGS, &pieces).sent);
@@ -258,6 +262,11 @@ fn a_reply_that_is_not_streamed_is_blocked_the_same() {
                 "{api:?} {sent}"
             );
             assert!(!sent.contains("forbidden"), "{sent}");
+            if api.unwrapped() == Gemini {
+                // A reply that is not streamed is one chunk.
+                legal::check(api, &format!("data: {sent}\n\n"));
+                assert_eq!(sent.contains("\"traceId\":\"t1\""), api == CodeAssist);
+            }
             let mut judge = new_judge(api, &aborting("forbidden"), HARD);
             assert_eq!(judge_whole(&mut judge, &body).unwrap_err().reason(), reason);
         }

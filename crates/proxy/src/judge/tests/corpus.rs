@@ -89,7 +89,7 @@ pub(super) fn can_have(api: ModelApi, pieces: &[OwnedPiece]) -> bool {
     });
     let mut inputs = inputs.map(|input| serde_json::from_str::<Value>(&input));
     // These have the input of a call as JSON.
-    !matches!(api, ModelApi::Gemini | ModelApi::OllamaChat)
+    !matches!(api.unwrapped(), ModelApi::Gemini | ModelApi::OllamaChat)
         || inputs.all(|input| input.is_ok_and(|input| input.is_object()))
 }
 

@@ -24,6 +24,7 @@ pub(crate) fn check_prefix(api: impl Into<StreamedApi>, sent: &str) -> bool {
         ModelApi::OpenAiCompletions => Box::new(ChoicesChecker::new("text_completion")),
         ModelApi::OpenAiResponses => Box::<ResponsesChecker>::default(),
         ModelApi::Gemini => Box::<GeminiChecker>::default(),
+        ModelApi::CodeAssist => Box::<CodeAssistChecker>::default(),
         ModelApi::OllamaChat | ModelApi::OllamaGenerate => Box::<OllamaChecker>::default(),
         ModelApi::Unjudged => unreachable!("no such reply is sent"),
     };
@@ -505,6 +506,28 @@ impl Checker for GeminiChecker {
 
     fn is_over(&self) -> bool {
         !self.candidates.is_empty() && self.candidates.values().all(|is_over| *is_over)
+    }
+}
+
+/// Chunks of Gemini, each in a wrapper with an id.
+#[derive(Default)]
+struct CodeAssistChecker {
+    id: Option<Value>,
+    chunks: GeminiChecker,
+}
+
+impl Checker for CodeAssistChecker {
+    fn event(&mut self, event: &Value) {
+        assert!(event.get("candidates").is_none(), "{event}");
+        if let Some(id) = event.get("traceId") {
+            assert_eq!(self.id.get_or_insert_with(|| id.clone()), id, "{event}");
+        }
+        let chunk = event.get("response").filter(|chunk| chunk.is_object());
+        self.chunks.event(chunk.expect("a chunk in a wrapper"));
+    }
+
+    fn is_over(&self) -> bool {
+        self.chunks.is_over()
     }
 }
 

@@ -80,11 +80,10 @@ pub(crate) fn events(api: impl Into<StreamedApi>, pieces: &[Piece<'_>]) -> Vec<S
     let streamed = api.into();
     let api = streamed.api;
     match api {
-        ModelApi::Gemini if streamed.is_array() => gemini_array(pieces),
+        ModelApi::Gemini | ModelApi::CodeAssist => gemini(streamed, pieces),
         ModelApi::AnthropicMessages => messages(pieces),
         ModelApi::OpenAiChat => chat(pieces),
         ModelApi::OpenAiCompletions => completions(pieces),
-        ModelApi::Gemini => gemini(pieces),
         ModelApi::OllamaChat | ModelApi::OllamaGenerate => ollama(api, pieces),
         _ => responses(pieces),
     }
@@ -219,9 +218,27 @@ fn with_object(document: &Value, object: &str) -> String {
 /// The end of an array, which is part of its last event.
 pub(crate) const ARRAY_END: &str = "\n]\n";
 
+/// Returns a document of Code Assist: one of Gemini in a wrapper.
+fn in_wrapper(document: &str) -> String {
+    format!("{{\"response\": {document},\"traceId\":\"t1\"}}")
+}
+
+fn gemini(streamed: StreamedApi, pieces: &[Piece<'_>]) -> Vec<String> {
+    let mut chunks = gemini_chunks(pieces);
+    if streamed == ModelApi::CodeAssist {
+        chunks = chunks.iter().map(|chunk| in_wrapper(chunk)).collect();
+    }
+    match streamed.is_array() {
+        true => array_of(chunks),
+        false => chunks
+            .into_iter()
+            .map(|chunk| format!("data: {chunk}\r\n\r\n"))
+            .collect(),
+    }
+}
+
 /// The bytes between the elements are those of Google's servers.
-fn gemini_array(pieces: &[Piece<'_>]) -> Vec<String> {
-    let chunks = gemini_chunks(pieces);
+fn array_of(chunks: Vec<String>) -> Vec<String> {
     let last = chunks.len() - 1;
     let element = |(at, chunk): (usize, String)| {
         let before = if at == 0 { "[" } else { "\n,\r\n" };
@@ -229,13 +246,6 @@ fn gemini_array(pieces: &[Piece<'_>]) -> Vec<String> {
         format!("{before}{chunk}{after}")
     };
     chunks.into_iter().enumerate().map(element).collect()
-}
-
-fn gemini(pieces: &[Piece<'_>]) -> Vec<String> {
-    let chunks = gemini_chunks(pieces).into_iter();
-    chunks
-        .map(|chunk| format!("data: {chunk}\r\n\r\n"))
-        .collect()
 }
 
 fn gemini_chunks(pieces: &[Piece<'_>]) -> Vec<String> {
@@ -478,6 +488,9 @@ pub(crate) fn whole(api: impl Into<StreamedApi>, pieces: &[Piece<'_>]) -> Value 
                 "modelVersion": "m", "responseId": "r1",
                 "usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 16},
             })
+        }
+        ModelApi::CodeAssist => {
+            json!({"response": whole(ModelApi::Gemini, pieces), "traceId": "t1"})
         }
         ModelApi::OllamaChat | ModelApi::OllamaGenerate => {
             let mut message = json!({"role": "assistant", "content": ""});

@@ -148,6 +148,7 @@ fn ids_model_and_usage_are_those_that_clients_expect() {
             .replace("c1", "c2")
             .replace("cmpl-1", "cmpl-2")
             .replace("\"r1\"", "\"r2\"")
+            .replace("\"t1\"", "\"t2\"")
             .replace("\"promptTokenCount\":9", "\"promptTokenCount\":99")
             .replace("resp_1", "resp_2")
             .replace("\"input_tokens\":9", "\"input_tokens\":99");
@@ -155,7 +156,15 @@ fn ids_model_and_usage_are_those_that_clients_expect() {
         let pack = retrying(Partial::Discard);
         let sent = take(api, &pack, RETRYING, &attempts, &mut Random::new(2)).sent;
         legal::check(api, &sent);
-        for other in ["\"other\"", "msg_2", "\"c2\"", "cmpl-2", "\"r2\"", "resp_2"] {
+        for other in [
+            "\"other\"",
+            "msg_2",
+            "\"c2\"",
+            "cmpl-2",
+            "\"r2\"",
+            "\"t2\"",
+            "resp_2",
+        ] {
             assert!(!sent.contains(other), "{other}: {sent}");
         }
         if api == ModelApi::AnthropicMessages {
@@ -165,7 +174,7 @@ fn ids_model_and_usage_are_those_that_clients_expect() {
                 "{sent}"
             );
         }
-        if api == ModelApi::Gemini {
+        if matches!(api.api, ModelApi::Gemini | ModelApi::CodeAssist) {
             assert!(sent.contains("\"promptTokenCount\":99"), "{sent}");
         }
         // Each line of Ollama has the role.
@@ -266,7 +275,10 @@ fn the_tokens_of_all_attempts_are_summed() {
         let last = last.usage;
         assert!(last.input > 0, "{api:?} tells no tokens");
         // Messages and Gemini tell tokens before the end, so those of the cut attempt are known.
-        let tells_early = matches!(api.api, ModelApi::AnthropicMessages | ModelApi::Gemini);
+        let tells_early = matches!(
+            api.api,
+            ModelApi::AnthropicMessages | ModelApi::Gemini | ModelApi::CodeAssist
+        );
         assert_eq!(usage.input > last.input, tells_early, "{api:?}: {usage:?}");
         assert!(usage.output >= last.output, "{api:?}: {usage:?}");
     }
