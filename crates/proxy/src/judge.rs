@@ -26,7 +26,7 @@ use serde_json::Value;
 use smallvec::SmallVec;
 use ttsr::conversation::Note;
 use ttsr::{Action, Conversation, DecisionRecord, Event, Mode, Pack};
-use ttsr_wire::{JsonValue, Reader, WireRecord};
+use ttsr_wire::{JsonValue, Reader, TextCopy, WireRecord};
 
 use crate::config::{BlockEnding, ProxyConfig};
 use crate::routes::ModelApi;
@@ -127,6 +127,8 @@ struct ArrivedFrame {
     records: Vec<ReplyEvent>,
     /// The places of its texts, as [`Reader::take_places`] returns them.
     places: Vec<(usize, usize)>,
+    /// The texts that repeat others, as [`Reader::take_copies`] returns them.
+    copies: Vec<TextCopy>,
     is_damaged: bool,
 }
 
@@ -384,7 +386,7 @@ impl ReplyJudge {
     /// and items that may be repeated.
     pub(crate) fn kept_bytes(&self) -> usize {
         let unread = self.partial.len() + self.frames.pending_len();
-        self.held_bytes + unread + self.api.kept_bytes()
+        self.held_bytes + unread + self.api.kept_bytes() + self.reader.kept_bytes()
     }
 
     /// Ends a reply for whose bytes there is no room in the proxy, unless no rule acts. Returns true if it was ended.
@@ -433,7 +435,8 @@ impl ReplyJudge {
         let judged = events
             .into_iter()
             .try_for_each(|event| self.parts.apply(event, &mut texts));
-        texts.set_places(&self.reader.take_places());
+        let copies = self.reader.take_copies();
+        texts.set_places(&self.reader.take_places(), copies);
         let edits = self.parts.take_edits(&texts);
         let judged = judged.and_then(|()| match edits.is_empty() {
             true => Ok(None),
@@ -523,6 +526,7 @@ impl ReplyJudge {
             bytes,
             has_text,
             records,
+            copies: self.reader.take_copies(),
             places: self.reader.take_places(),
             is_damaged,
         }
@@ -556,7 +560,7 @@ impl ReplyJudge {
                 self.open_calls.clear();
             }
         }
-        texts.set_places(&frame.places);
+        texts.set_places(&frame.places, frame.copies);
         if let (Some(call), true) = (hold.call, hold.completes_call) {
             self.open_calls.remove(&call);
         }
@@ -765,7 +769,7 @@ impl ReplyJudge {
 
     /// Returns the reason why events cannot be judged, if there is one.
     fn problem(&mut self, events: &[Event], is_damaged: bool) -> Option<&'static str> {
-        let mut is_too_long = false;
+        let (mut is_too_long, mut is_forgotten) = (false, false);
         for event in events {
             self.usage.read(event);
             if let Event::Unscanned { bytes, kind } = event {
@@ -773,6 +777,7 @@ impl ReplyJudge {
                     add_path(&mut self.report.unscanned, PATHS, kind, *bytes);
                 }
                 is_too_long |= kind == "too-many-parts";
+                is_forgotten |= kind == "forgotten-copy";
             }
         }
         if is_damaged {
@@ -780,6 +785,9 @@ impl ReplyJudge {
         }
         if is_too_long {
             return Some("the reply has too many parts");
+        }
+        if is_forgotten {
+            return Some("the reply has two texts of its reasoning, which differ late");
         }
         let is_other = self.reader.format().is_some() && !self.is_recognized();
         is_other.then_some("the reply is not of the API of its path")
@@ -794,6 +802,7 @@ impl ArrivedFrame {
             has_text: false,
             records: Vec::new(),
             places: Vec::new(),
+            copies: Vec::new(),
             is_damaged: false,
         }
     }
