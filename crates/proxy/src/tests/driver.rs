@@ -7,16 +7,17 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt as _;
-use hyper::Request;
-use hyper::Response;
 use hyper::body::{Body as _, Bytes};
+use hyper::{Request, Response, StatusCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
 use ttsr::{Action, Channel, Mode, Pattern};
 use ttsr_testing::Random;
 
-use super::{BODY, Http, ScriptedBody, client, config, get, no_rules, server, start, within};
+use super::{
+    BODY, Http, ScriptedBody, client, collected, config, get, no_rules, server, start, within,
+};
 use crate::UpstreamUrl;
 use crate::account::RequestAccount;
 use crate::body::{FlushedBody, JudgedBody, ResponseBody, ServerBody, whole_body};
@@ -310,6 +311,75 @@ async fn a_body_ends_with_an_error_if_the_server_closes_the_connection() {
     drop(socket);
     assert_eq!(next_data(&mut body).await, "abc");
     assert!(within(body.frame()).await.unwrap().is_err());
+}
+
+/// A server closes connections that are idle when it likes to.
+#[tokio::test]
+async fn a_connection_that_the_server_has_closed_while_idle_is_not_used() {
+    const ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    for is_reset in [false, true] {
+        // The task of the connection has this many turns to find out that it is idle, and later that it is closed. The runtime
+        // learns that in one turn.
+        for turns in [[50, 1], [50, 50], [0, 1], [0, 50]] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let to = listener.local_addr().unwrap();
+            let clients = clients();
+            let (mut body, socket) = exchange(&clients, &listener, ANSWER).await;
+            assert_eq!(next_data(&mut body).await, "ok");
+            drop(body);
+            for _ in 0..turns[0] {
+                yield_now().await;
+            }
+            if is_reset {
+                socket.set_zero_linger().unwrap();
+            }
+            drop(socket);
+            for _ in 0..turns[1] {
+                yield_now().await;
+            }
+            let answered = async {
+                let (mut socket, _) = within(listener.accept()).await.unwrap();
+                read_request(&mut socket).await;
+                socket.write_all(ANSWER.as_bytes()).await.unwrap();
+                socket
+            };
+            let (mut second, _socket) = tokio::join!(ask(&clients, to), answered);
+            assert_eq!(next_data(&mut second).await, "ok", "{is_reset} {turns:?}");
+        }
+    }
+}
+
+/// The model may have read it. A proxy must not send it again (RFC 9110, section 9.2.2); clients do after a 502.
+#[tokio::test]
+async fn a_request_that_the_server_has_read_is_not_sent_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = start(
+        config(listener.local_addr().unwrap(), Http::One),
+        no_rules(),
+    )
+    .await;
+    let client = client(Http::One);
+    let send = || {
+        let request = Request::post(proxy.url("/local/v1/files")).body("{}".into());
+        client.request(request.unwrap())
+    };
+    let served = async {
+        let (mut socket, _) = within(listener.accept()).await.unwrap();
+        read_request(&mut socket).await;
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        socket.write_all(answer).await.unwrap();
+        // The second request comes over the same connection.
+        read_request(&mut socket).await;
+    };
+    let asked = async {
+        let first = within(send()).await.unwrap();
+        assert_eq!(collected(first).await, "ok");
+        within(send()).await.unwrap()
+    };
+    let (second, ()) = tokio::join!(asked, served);
+    assert_eq!(second.status(), StatusCode::BAD_GATEWAY);
+    let another = tokio::time::timeout(Duration::from_millis(50), listener.accept());
+    assert!(another.await.is_err());
 }
 
 #[tokio::test]
