@@ -7,6 +7,8 @@
 
 mod api;
 mod array_frames;
+#[cfg(any(test, feature = "test-support"))]
+mod array_oracle;
 mod frames;
 mod json_edit;
 mod output;
@@ -31,6 +33,8 @@ use ttsr_wire::{JsonValue, Reader, TextCopy, WireRecord};
 use crate::config::{BlockEnding, ProxyConfig};
 use crate::routes::ModelApi;
 use api::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, reply_api};
+#[cfg(any(test, feature = "test-support"))]
+pub use array_oracle::check_array_frames;
 pub(crate) use frames::{BodyFrames, StreamFraming};
 use json_edit::rewrite;
 use output::JudgedOutput;
