@@ -10,6 +10,7 @@ mod array_frames;
 #[cfg(any(test, feature = "test-support"))]
 mod array_oracle;
 mod frames;
+mod held_frames;
 mod json_edit;
 mod output;
 mod parts;
@@ -19,12 +20,12 @@ mod sse_frames;
 pub(crate) mod tests;
 mod text_digest;
 mod usage;
+mod whole_body;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
-use serde_json::Value;
 use smallvec::SmallVec;
 use ttsr::conversation::Note;
 use ttsr::{Action, Conversation, DecisionRecord, Event, Mode, Pack};
@@ -36,12 +37,14 @@ use api::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, reply_api};
 #[cfg(any(test, feature = "test-support"))]
 pub use array_oracle::check_array_frames;
 pub(crate) use frames::{BodyFrames, StreamFraming};
+use held_frames::{HeldFrame, HeldFrames};
 use json_edit::rewrite;
 use output::JudgedOutput;
 pub(crate) use parts::{Block, RetryMessage, warning};
 use parts::{FrameTexts, JudgedParts, is_truncated};
 pub(crate) use usage::TokenUsage;
 use usage::UsageOfAttempts;
+pub(crate) use whole_body::WholeBodyVerdict;
 
 /// The name of streams to which the provider gives no id.
 const UNNAMED: &str = "reply";
@@ -81,17 +84,6 @@ pub(crate) struct RepeatedAttempt {
     pub(crate) block: Block,
     /// Guidance of other rules that goes with it.
     pub(crate) notes: Vec<Note>,
-}
-
-/// The result of a reply that is not streamed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum WholeBodyVerdict {
-    /// The reply is sent: unchanged if `None`, otherwise with this body.
-    Passes(Option<Vec<u8>>),
-    /// The request is to be sent again.
-    Retry(RepeatedAttempt),
-    /// The reply is blocked and the ending is hard, or it cannot be read.
-    Refused(Block),
 }
 
 /// The actions of rules on one reply.
@@ -136,16 +128,6 @@ struct ArrivedFrame {
     is_damaged: bool,
 }
 
-/// An event that is not released.
-struct HeldFrame {
-    bytes: Bytes,
-    has_text: bool,
-    records: Vec<ReplyEvent>,
-    texts: FrameTexts,
-    /// The tool call that it is part of.
-    call: Option<u64>,
-}
-
 /// The judgement of one response body.
 pub(crate) struct ReplyJudge {
     settings: JudgeSettings,
@@ -155,8 +137,7 @@ pub(crate) struct ReplyJudge {
     /// The bytes of the events before the latest one that are part of the same JSON document.
     partial: Vec<u8>,
     parts: JudgedParts,
-    held: VecDeque<HeldFrame>,
-    held_bytes: usize,
+    held: HeldFrames,
     /// Tool calls that are not complete.
     open_calls: HashSet<u64>,
     out: JudgedOutput,
@@ -207,8 +188,7 @@ impl ReplyJudge {
             partial: Vec::new(),
             parts: JudgedParts::new(conversation, settings.mode, repeats),
             api,
-            held: VecDeque::new(),
-            held_bytes: 0,
+            held: HeldFrames::default(),
             open_calls: HashSet::new(),
             has_text: false,
             is_over: false,
@@ -242,7 +222,7 @@ impl ReplyJudge {
             }
         }
         let unread = self.partial.len() + self.frames.pending_len();
-        if self.held_bytes + unread > self.settings.held_bytes {
+        if self.held.bytes() + unread > self.settings.held_bytes {
             self.end(&Block::new(
                 "more text is held back than the proxy may store",
             ));
@@ -390,7 +370,7 @@ impl ReplyJudge {
     /// and items that may be repeated.
     pub(crate) fn kept_bytes(&self) -> usize {
         let unread = self.partial.len() + self.frames.pending_len();
-        self.held_bytes + unread + self.api.kept_bytes() + self.reader.kept_bytes()
+        self.held.bytes() + unread + self.api.kept_bytes() + self.reader.kept_bytes()
     }
 
     /// Ends a reply for whose bytes there is no room in the proxy, unless no rule acts. Returns true if it was ended.
@@ -415,74 +395,6 @@ impl ReplyJudge {
             usage: self.usage.sum(),
             ..self.report.clone()
         }
-    }
-
-    /// Judges a complete body that is not streamed.
-    pub(crate) fn judge_whole(&mut self, body: &[u8]) -> WholeBodyVerdict {
-        if body.is_empty() && self.report.retries == 0 {
-            self.is_over = true;
-            return WholeBodyVerdict::Passes(None);
-        }
-        let mut events = Vec::new();
-        self.reader.push(body, &mut |_, event| events.push(event));
-        self.reader.finish(&mut |_, event| events.push(event));
-        let mut texts = FrameTexts::default();
-        let is_damaged = self.damages() > 0 || !self.is_recognized();
-        if let Some(problem) = self.problem(&events, is_damaged) {
-            self.report.is_unreadable = true;
-            if !self.is_lenient() {
-                self.is_over = true;
-                self.report.is_blocked = true;
-                return WholeBodyVerdict::Refused(Block::new(problem));
-            }
-        }
-        let judged = events
-            .into_iter()
-            .try_for_each(|event| self.parts.apply(event, &mut texts));
-        let copies = self.reader.take_copies();
-        texts.set_places(&self.reader.take_places(), copies);
-        let edits = self.parts.take_edits(&texts);
-        let judged = judged.and_then(|()| match edits.is_empty() {
-            true => Ok(None),
-            false => rewrite(body, &edits).map(Some).ok_or_else(not_rewritten),
-        });
-        let block = match judged {
-            Ok(rewritten) => {
-                self.is_over = true;
-                return WholeBodyVerdict::Passes(rewritten);
-            }
-            Err(block) => block,
-        };
-        if self.settings.can_retry && block.retry.is_some() {
-            self.begin_again(&block);
-            self.resume();
-            return self
-                .next
-                .take()
-                .map_or(WholeBodyVerdict::Refused(block), WholeBodyVerdict::Retry);
-        }
-        self.block_whole(body, &block)
-    }
-
-    /// Blocks a reply that is not streamed.
-    pub(crate) fn block_whole(&mut self, body: &[u8], block: &Block) -> WholeBodyVerdict {
-        self.is_over = true;
-        self.report.is_blocked = true;
-        self.report.rule = block.rule.clone();
-        match (self.settings.ending, serde_json::from_slice::<Value>(body)) {
-            (BlockEnding::Soft, Ok(reply)) => {
-                let reply = self.api.whole(&reply, &block.reason());
-                WholeBodyVerdict::Passes(Some(reply.to_string().into_bytes()))
-            }
-            _ => WholeBodyVerdict::Refused(block.clone()),
-        }
-    }
-
-    /// Blocks a reply that a rule cut, and of which the other attempt cannot be read.
-    pub(crate) fn block_unread(&mut self, body: &[u8], block: &Block) -> WholeBodyVerdict {
-        // The client receives the end of the reply that was read.
-        self.report.is_unreadable = false;
-        self.block_whole(body, block)
     }
 
     /// Reads an event, which is parsed once: by the reader of the format, which adds to `events`. `is_last` is true for
@@ -577,7 +489,6 @@ impl ReplyJudge {
         let drops_held = is_error && !self.held.is_empty() && self.parts.is_released(&texts);
         if drops_held {
             self.held.clear();
-            self.held_bytes = 0;
         }
         // If a cut led to another attempt, its response has begun: the cut is not reported.
         if frame.has_text {
@@ -599,30 +510,20 @@ impl ReplyJudge {
         }
         match self.held.is_empty() && self.is_released(&frame) {
             true => self.send(frame),
-            false => self.hold(frame),
+            false => self.held.push(frame),
         }
         if drops_held && !self.is_over {
             self.is_over = true;
             self.out.close();
         }
         let most = self.settings.held_bytes;
-        if self.held_bytes > most {
+        if self.held.bytes() > most {
             self.end(&Block::new(
                 "more text is held back than the proxy may store",
             ));
         } else if self.api.kept_bytes() > most && self.settings.mode == Mode::Live {
             self.end(&Block::new("the reply is longer than the proxy may store"));
         }
-    }
-
-    fn hold(&mut self, mut frame: HeldFrame) {
-        if self.held.is_empty() {
-            self.held.reserve_exact(1);
-        }
-        // The memory in which the bytes arrived may be much larger.
-        frame.bytes = Bytes::copy_from_slice(&frame.bytes);
-        self.held_bytes += frame.bytes.len();
-        self.held.push_back(frame);
     }
 
     /// Moves the events that are held and released to the output.
@@ -632,15 +533,10 @@ impl ReplyJudge {
             .front()
             .is_some_and(|frame| self.is_released(frame))
         {
-            let Some(frame) = self.held.pop_front() else {
+            let Some(frame) = self.held.pop() else {
                 return;
             };
-            self.held_bytes -= frame.bytes.len();
             self.send(frame);
-        }
-        if self.held.is_empty() {
-            // A stream takes no memory for events that are held while there are none.
-            self.held = VecDeque::new();
         }
     }
 
@@ -721,7 +617,6 @@ impl ReplyJudge {
         self.cut = Some(block.clone());
         self.is_waiting = true;
         self.held.clear();
-        self.held_bytes = 0;
         self.open_calls.clear();
         self.reader = new_reader(&*self.api);
         // The rest of the cut response is not part of the next one.
@@ -736,7 +631,6 @@ impl ReplyJudge {
     /// Ends the reply, with the reason.
     fn end(&mut self, block: &Block) {
         self.held.clear();
-        self.held_bytes = 0;
         self.is_over = true;
         self.cut = None;
         self.is_waiting = false;
