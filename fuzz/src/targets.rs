@@ -1,6 +1,7 @@
 //! One module per target; each begins with the property that it checks.
 
 pub mod accepts;
+pub mod array;
 #[cfg(feature = "ast")]
 pub mod ast;
 pub mod code;
@@ -33,6 +34,7 @@ pub type Run = fn(&[u8]);
 /// All targets, by the names of their folders in `seeds` and `regressions`.
 pub const ALL: &[(&str, Run)] = &[
     ("accepts", accepts::run),
+    ("array", array::run),
     #[cfg(feature = "ast")]
     ("ast", ast::run),
     ("code", code::run),

@@ -376,7 +376,11 @@ impl JudgedBody {
                 }
                 Some(Err(error)) => {
                     self.server = None;
-                    self.error = Some(error);
+                    // Before its first event, another attempt ends like one that the server refuses.
+                    self.judge.give_up();
+                    if !self.judge.is_over() {
+                        self.error = Some(error);
+                    }
                 }
                 None => {
                     self.server = None;

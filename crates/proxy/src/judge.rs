@@ -7,7 +7,10 @@
 
 mod api;
 mod array_frames;
+#[cfg(any(test, feature = "test-support"))]
+mod array_oracle;
 mod frames;
+mod held_frames;
 mod json_edit;
 mod output;
 mod parts;
@@ -17,28 +20,32 @@ mod sse_frames;
 pub(crate) mod tests;
 mod text_digest;
 mod usage;
+mod whole_body;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
-use serde_json::Value;
 use smallvec::SmallVec;
 use ttsr::conversation::Note;
 use ttsr::{Action, Conversation, DecisionRecord, Event, Mode, Pack};
-use ttsr_wire::{JsonValue, Reader, WireRecord};
+use ttsr_wire::{JsonValue, Reader, TextCopy, WireRecord};
 
 use crate::config::{BlockEnding, ProxyConfig};
 use crate::routes::ModelApi;
 use api::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, reply_api};
 pub(crate) use api::{ReplyId, id_of_whole};
+#[cfg(any(test, feature = "test-support"))]
+pub use array_oracle::check_array_frames;
 pub(crate) use frames::{BodyFrames, StreamFraming};
+use held_frames::{HeldFrame, HeldFrames};
 use json_edit::rewrite;
 use output::JudgedOutput;
 pub(crate) use parts::{Block, RetryMessage, warning};
 use parts::{FrameTexts, JudgedParts, is_truncated};
 pub(crate) use usage::TokenUsage;
 use usage::UsageOfAttempts;
+pub(crate) use whole_body::WholeBodyVerdict;
 
 /// The name of streams to which the provider gives no id.
 const UNNAMED: &str = "reply";
@@ -78,17 +85,6 @@ pub(crate) struct RepeatedAttempt {
     pub(crate) block: Block,
     /// Guidance of other rules that goes with it.
     pub(crate) notes: Vec<Note>,
-}
-
-/// The result of a reply that is not streamed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum WholeBodyVerdict {
-    /// The reply is sent: unchanged if `None`, otherwise with this body.
-    Passes(Option<Vec<u8>>),
-    /// The request is to be sent again.
-    Retry(RepeatedAttempt),
-    /// The reply is blocked and the ending is hard, or it cannot be read.
-    Refused(Block),
 }
 
 /// The actions of rules on one reply.
@@ -148,17 +144,9 @@ struct ArrivedFrame {
     records: Vec<ReplyEvent>,
     /// The places of its texts, as [`Reader::take_places`] returns them.
     places: Vec<(usize, usize)>,
+    /// The texts that repeat others, as [`Reader::take_copies`] returns them.
+    copies: Vec<TextCopy>,
     is_damaged: bool,
-}
-
-/// An event that is not released.
-struct HeldFrame {
-    bytes: Bytes,
-    has_text: bool,
-    records: Vec<ReplyEvent>,
-    texts: FrameTexts,
-    /// The tool call that it is part of.
-    call: Option<u64>,
 }
 
 /// The judgement of one response body.
@@ -170,8 +158,7 @@ pub(crate) struct ReplyJudge {
     /// The bytes of the events before the latest one that are part of the same JSON document.
     partial: Vec<u8>,
     parts: JudgedParts,
-    held: VecDeque<HeldFrame>,
-    held_bytes: usize,
+    held: HeldFrames,
     /// Tool calls that are not complete.
     open_calls: HashSet<u64>,
     out: JudgedOutput,
@@ -222,8 +209,7 @@ impl ReplyJudge {
             partial: Vec::new(),
             parts: JudgedParts::new(conversation, settings.mode, repeats),
             api,
-            held: VecDeque::new(),
-            held_bytes: 0,
+            held: HeldFrames::default(),
             open_calls: HashSet::new(),
             has_text: false,
             is_over: false,
@@ -257,7 +243,7 @@ impl ReplyJudge {
             }
         }
         let unread = self.partial.len() + self.frames.pending_len();
-        if self.held_bytes + unread > self.settings.held_bytes {
+        if self.held.bytes() + unread > self.settings.held_bytes {
             self.end(&Block::new(
                 "more text is held back than the proxy may store",
             ));
@@ -404,7 +390,7 @@ impl ReplyJudge {
     /// and items that may be repeated.
     pub(crate) fn kept_bytes(&self) -> usize {
         let unread = self.partial.len() + self.frames.pending_len();
-        self.held_bytes + unread + self.api.kept_bytes()
+        self.held.bytes() + unread + self.api.kept_bytes() + self.reader.kept_bytes()
     }
 
     /// Ends a reply for whose bytes there is no room in the proxy, unless no rule acts. Returns true if it was ended.
@@ -429,73 +415,6 @@ impl ReplyJudge {
             usage: self.usage.sum(),
             ..self.report.clone()
         }
-    }
-
-    /// Judges a complete body that is not streamed.
-    pub(crate) fn judge_whole(&mut self, body: &[u8]) -> WholeBodyVerdict {
-        if body.is_empty() && self.report.retries == 0 {
-            self.is_over = true;
-            return WholeBodyVerdict::Passes(None);
-        }
-        let mut events = Vec::new();
-        self.reader.push(body, &mut |_, event| events.push(event));
-        self.reader.finish(&mut |_, event| events.push(event));
-        let mut texts = FrameTexts::default();
-        let is_damaged = self.damages() > 0 || !self.is_recognized();
-        if let Some(problem) = self.problem(&events, is_damaged) {
-            self.report.is_unreadable = true;
-            if !self.is_lenient() {
-                self.is_over = true;
-                self.report.is_blocked = true;
-                return WholeBodyVerdict::Refused(Block::new(problem));
-            }
-        }
-        let judged = events
-            .into_iter()
-            .try_for_each(|event| self.parts.apply(event, &mut texts));
-        texts.set_places(&self.reader.take_places());
-        let edits = self.parts.take_edits(&texts);
-        let judged = judged.and_then(|()| match edits.is_empty() {
-            true => Ok(None),
-            false => rewrite(body, &edits).map(Some).ok_or_else(not_rewritten),
-        });
-        let block = match judged {
-            Ok(rewritten) => {
-                self.is_over = true;
-                return WholeBodyVerdict::Passes(rewritten);
-            }
-            Err(block) => block,
-        };
-        if self.settings.can_retry && block.retry.is_some() {
-            self.begin_again(&block);
-            self.resume();
-            return self
-                .next
-                .take()
-                .map_or(WholeBodyVerdict::Refused(block), WholeBodyVerdict::Retry);
-        }
-        self.block_whole(body, &block)
-    }
-
-    /// Blocks a reply that is not streamed.
-    pub(crate) fn block_whole(&mut self, body: &[u8], block: &Block) -> WholeBodyVerdict {
-        self.is_over = true;
-        self.report.is_blocked = true;
-        self.report.rule = block.rule.clone();
-        match (self.settings.ending, serde_json::from_slice::<Value>(body)) {
-            (BlockEnding::Soft, Ok(reply)) => {
-                let reply = self.api.whole(&reply, &block.reason());
-                WholeBodyVerdict::Passes(Some(reply.to_string().into_bytes()))
-            }
-            _ => WholeBodyVerdict::Refused(block.clone()),
-        }
-    }
-
-    /// Blocks a reply that a rule cut, and of which the other attempt cannot be read.
-    pub(crate) fn block_unread(&mut self, body: &[u8], block: &Block) -> WholeBodyVerdict {
-        // The client receives the end of the reply that was read.
-        self.report.is_unreadable = false;
-        self.block_whole(body, block)
     }
 
     /// Reads an event, which is parsed once: by the reader of the format, which adds to `events`. `is_last` is true for
@@ -543,6 +462,7 @@ impl ReplyJudge {
             bytes,
             has_text,
             records,
+            copies: self.reader.take_copies(),
             places: self.reader.take_places(),
             is_damaged,
         }
@@ -576,7 +496,7 @@ impl ReplyJudge {
                 self.open_calls.clear();
             }
         }
-        texts.set_places(&frame.places);
+        texts.set_places(&frame.places, frame.copies);
         if let (Some(call), true) = (hold.call, hold.completes_call) {
             self.open_calls.remove(&call);
         }
@@ -589,7 +509,6 @@ impl ReplyJudge {
         let drops_held = is_error && !self.held.is_empty() && self.parts.is_released(&texts);
         if drops_held {
             self.held.clear();
-            self.held_bytes = 0;
         }
         // If a cut led to another attempt, its response has begun: the cut is not reported.
         if frame.has_text {
@@ -611,30 +530,20 @@ impl ReplyJudge {
         }
         match self.held.is_empty() && self.is_released(&frame) {
             true => self.send(frame),
-            false => self.hold(frame),
+            false => self.held.push(frame),
         }
         if drops_held && !self.is_over {
             self.is_over = true;
             self.out.close();
         }
         let most = self.settings.held_bytes;
-        if self.held_bytes > most {
+        if self.held.bytes() > most {
             self.end(&Block::new(
                 "more text is held back than the proxy may store",
             ));
         } else if self.api.kept_bytes() > most && self.settings.mode == Mode::Live {
             self.end(&Block::new("the reply is longer than the proxy may store"));
         }
-    }
-
-    fn hold(&mut self, mut frame: HeldFrame) {
-        if self.held.is_empty() {
-            self.held.reserve_exact(1);
-        }
-        // The memory in which the bytes arrived may be much larger.
-        frame.bytes = Bytes::copy_from_slice(&frame.bytes);
-        self.held_bytes += frame.bytes.len();
-        self.held.push_back(frame);
     }
 
     /// Moves the events that are held and released to the output.
@@ -644,15 +553,10 @@ impl ReplyJudge {
             .front()
             .is_some_and(|frame| self.is_released(frame))
         {
-            let Some(frame) = self.held.pop_front() else {
+            let Some(frame) = self.held.pop() else {
                 return;
             };
-            self.held_bytes -= frame.bytes.len();
             self.send(frame);
-        }
-        if self.held.is_empty() {
-            // A stream takes no memory for events that are held while there are none.
-            self.held = VecDeque::new();
         }
     }
 
@@ -733,7 +637,6 @@ impl ReplyJudge {
         self.cut = Some(block.clone());
         self.is_waiting = true;
         self.held.clear();
-        self.held_bytes = 0;
         self.open_calls.clear();
         self.reader = new_reader(&*self.api);
         // The rest of the cut response is not part of the next one.
@@ -748,7 +651,6 @@ impl ReplyJudge {
     /// Ends the reply, with the reason.
     fn end(&mut self, block: &Block) {
         self.held.clear();
-        self.held_bytes = 0;
         self.is_over = true;
         self.cut = None;
         self.is_waiting = false;
@@ -785,7 +687,7 @@ impl ReplyJudge {
 
     /// Returns the reason why events cannot be judged, if there is one.
     fn problem(&mut self, events: &[Event], is_damaged: bool) -> Option<&'static str> {
-        let mut is_too_long = false;
+        let (mut is_too_long, mut is_forgotten) = (false, false);
         for event in events {
             self.usage.read(event);
             if let Event::Unscanned { bytes, kind } = event {
@@ -793,6 +695,7 @@ impl ReplyJudge {
                     add_path(&mut self.report.unscanned, PATHS, kind, *bytes);
                 }
                 is_too_long |= kind == "too-many-parts";
+                is_forgotten |= kind == "forgotten-copy";
             }
         }
         if is_damaged {
@@ -800,6 +703,9 @@ impl ReplyJudge {
         }
         if is_too_long {
             return Some("the reply has too many parts");
+        }
+        if is_forgotten {
+            return Some("the reply has two texts of its reasoning, which differ late");
         }
         let is_other = self.reader.format().is_some() && !self.is_recognized();
         is_other.then_some("the reply is not of the API of its path")
@@ -814,6 +720,7 @@ impl ArrivedFrame {
             has_text: false,
             records: Vec::new(),
             places: Vec::new(),
+            copies: Vec::new(),
             is_damaged: false,
         }
     }

@@ -123,6 +123,9 @@ mod url_path;
 pub use config::{BlockEnding, BusyPoll, Mount, ProxyConfig, ProxyLimits, UpstreamUrl};
 pub use error::ProxyError;
 pub use event_log::{EventLog, ProxyLogEvent, ProxyLogLine, UnscannedPath};
+#[cfg(any(test, feature = "test-support"))]
+#[doc(hidden)]
+pub use judge::check_array_frames;
 pub use listener_tls::ListenerTls;
 pub use network_proxy::NetworkProxy;
 pub use pack_slot::PackSlot;

@@ -559,8 +559,17 @@ impl ProxyService {
         let mut last_cut: Option<(Vec<u8>, BufferedBytes, Block)> = None;
         let (bytes, buffered, judged) = loop {
             let mut buffered = self.budget.begin();
-            let bytes = body.collect(cap, &mut buffered).await;
-            let bytes = bytes.map_err(|error| unread_reply(account, &error))?;
+            let bytes = match body.collect(cap, &mut buffered).await {
+                Ok(bytes) => bytes,
+                // There may be room for another attempt if the client sends the request again.
+                Err(error) => match last_cut.take().filter(|_| !error.is::<BufferFull>()) {
+                    Some((bytes, buffered, cut)) => {
+                        let judged = judge.block_whole(&bytes, &cut);
+                        break (bytes, buffered, judged);
+                    }
+                    None => return Err(unread_reply(account, &error)),
+                },
+            };
             let verdict = judge.judge_whole(&bytes);
             let is_unread =
                 matches!(verdict, WholeBodyVerdict::Refused(_)) && judge.report().is_unreadable;

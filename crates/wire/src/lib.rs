@@ -25,6 +25,7 @@
 //! | nesting of a JSON document | 128 levels |
 //! | parts of a reply | 131,072 |
 //! | name of a tool in Chat Completions | 1024 bytes |
+//! | reasoning in Chat Completions that is kept for comparison with its copies | 64 KiB |
 //! | name of a kind in [`Event::Unscanned`] | 128 characters |
 //!
 //! # Content and metadata
@@ -57,6 +58,7 @@
 mod anthropic;
 mod bedrock;
 mod bedrock_frames;
+mod chat_reasoning;
 mod cohere;
 mod compact;
 mod gemini;
@@ -81,13 +83,14 @@ use base64::engine::general_purpose::STANDARD;
 
 use bedrock_frames::{EventStreamFrame, EventStreamParser};
 use json_lines::{JsonLines, JsonRecord};
-use place::{NotedPlaces, TextSource, TextSources};
+use place::{CopySource, NotedPlaces, TextSource, TextSources};
 use reply::{EventSink, ReplyEmitter};
 use sse::{Sse, SseEvent};
 use template::{EventTemplate, PlainDelta};
 use ttsr::{Event, PartId};
 
 pub use json::JsonValue;
+pub use place::TextCopy;
 
 /// The format of a provider stream, stored or live.
 ///
@@ -382,6 +385,38 @@ impl Reader {
         noted.map(NotedPlaces::take).unwrap_or_default()
     }
 
+    /// Returns the texts since the last call for which there is no event, because they repeat the text of events and are
+    /// divided in another way, such as the entries of `reasoning_details` beside `reasoning` in Chat Completions. A host that
+    /// replaces text in a document replaces it in them, too. Texts that are divided in the same way are not among them: they
+    /// are equal to a text of an event. Their numbers and places are those of [`take_places`](Self::take_places), which is
+    /// called after this.
+    ///
+    /// # Example: a text that is repeated in two pieces
+    /// ```
+    /// use ttsr_wire::Reader;
+    /// let details = r#"[{"text":"Hm. "},{"text":"Hi."}]"#;
+    /// let delta = format!(r#"{{"reasoning":"Hm. Hi.","reasoning_details":{details}}}"#);
+    /// let chunk = format!(r#"data: {{"choices":[{{"delta":{delta}}}]}}"#);
+    /// let mut reader = Reader::new("body.txt").noting_places();
+    /// reader.push(format!("{chunk}\n\n").as_bytes(), &mut |_, _| {});
+    /// let copies = reader.take_copies();
+    /// let texts = copies.iter().map(|copy| (copy.event, copy.offset, &copy.bytes[..]));
+    /// assert_eq!(texts.collect::<Vec<_>>(), [(0, 0, &b"Hm. "[..]), (0, 4, b"Hi.")]);
+    /// assert!(chunk[6..][copies[1].place.unwrap()..].starts_with(r#""Hi.""#));
+    /// ```
+    #[must_use]
+    pub fn take_copies(&mut self) -> Vec<TextCopy> {
+        let noted = self.records.places.as_mut();
+        noted.map(NotedPlaces::take_copies).unwrap_or_default()
+    }
+
+    /// Returns the number of bytes of text that are kept for comparison with later text.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        let reader = self.records.reader.as_ref();
+        reader.map_or(0, |(_, reader)| reader.kept_bytes())
+    }
+
     /// Returns the format, or `None` until a record has identified it.
     #[must_use]
     pub fn format(&self) -> Option<WireFormat> {
@@ -416,7 +451,8 @@ impl Reader {
     /// Linear in the number of bytes. Memory is bounded by the cap and by the parts of open streams: at most 90 bytes
     /// for a part that has ended (300 in OpenAI's formats, which number items and calls, plus the ids of those), and
     /// none for parts past the 131,072nd of a reply. Content of further parts is counted as [`Event::Unscanned`] of the
-    /// kind `too-many-parts`.
+    /// kind `too-many-parts`. Reasoning that Chat Completions repeats under another name is kept, at most 64 KiB: if the
+    /// repetition differs later than that, its beginning is counted under the kind `forgotten-copy`.
     pub fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&str, Event)) {
         self.push_records(bytes, &mut |_| {}, on);
     }
@@ -659,6 +695,16 @@ trait FormatReader: fmt::Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
         None
     }
 
+    /// Returns the copies in the records since the last call that are divided in another way than the texts that they repeat.
+    fn take_copies(&mut self) -> Vec<CopySource> {
+        Vec::new()
+    }
+
+    /// Returns the number of bytes of text that are kept for comparison with later text.
+    fn kept_bytes(&self) -> usize {
+        0
+    }
+
     /// Counts bytes that were not scanned.
     fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>);
 
@@ -805,8 +851,10 @@ impl RecordReader {
                 }
                 _ => DocumentsOfEvent::Other,
             };
+            let reader = self.reader.as_mut();
+            let copies = reader.map_or_else(Vec::new, |(_, reader)| reader.take_copies());
             if let Some(places) = &mut self.places {
-                places.add(found.texts, &value, text);
+                places.add(found.texts, copies, &value, text);
             }
         }
     }

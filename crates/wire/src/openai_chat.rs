@@ -9,14 +9,16 @@
 //!
 //! Content: `content`, `refusal`, reasoning under its names, transcripts of audio, names and arguments of calls.
 //! Reasoning is a text, a list of OpenRouter (`reasoning_details`) or LiteLLM (`thinking_blocks`), or also in
-//! LiteLLM's `provider_specific_fields`. A member whose texts equal those of an earlier one in its delta is a copy of them.
+//! LiteLLM's `provider_specific_fields`. A member that repeats another one is read once: see `chat_reasoning`.
 //! Annotations, citations and the results of tools that the server ran are the output of a tool.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use super::FormatReader;
+use super::chat_reasoning::{REASONING, ReasoningCopies, ReasoningReader};
 use super::json::{JsonPath, JsonValue};
+use super::place::CopySource;
 use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence, TOO_MANY};
 use ttsr::rule::ToolOutcome;
 use ttsr::{Channel, PartId};
@@ -93,35 +95,6 @@ const SOURCE_METADATA: [&str; 3] = ["date", "last_updated", "encrypted_content"]
 const IN_DELTA: JsonPath<'_> = JsonPath::Root("choices[].delta");
 const IN_MESSAGE: JsonPath<'_> = JsonPath::Root("choices[].message");
 
-/// The names under which servers send reasoning.
-const REASONING: [&str; 4] = [
-    "reasoning_content",
-    "reasoning",
-    "reasoning_text",
-    "thinking",
-];
-
-/// The names under which servers send reasoning as a list.
-const REASONING_LISTS: [&str; 2] = ["reasoning_details", "thinking_blocks"];
-
-/// Members of the elements of such a list that have its text.
-const REASONING_TEXTS: [&str; 3] = ["text", "summary", "thinking"];
-
-/// The same that are known metadata.
-const REASONING_METADATA: [&str; 3] = ["signature", "format", "data"];
-
-/// Members of `provider_specific_fields` that are read or are known metadata.
-const PROVIDER_FIELDS: [&str; 8] = [
-    "reasoning_content",
-    "reasoning",
-    "reasoning_text",
-    "thinking",
-    "reasoning_details",
-    "thinking_blocks",
-    "signature",
-    "thought_signatures",
-];
-
 /// The longest tool name that is assembled from fragments, in bytes.
 const NAME: usize = 1024;
 
@@ -143,6 +116,8 @@ struct ChatReply {
     by_id: HashMap<(u64, String), u64>,
     /// The index of the last call.
     last: u64,
+    /// The members with reasoning that are not read, because they repeat others.
+    copies: ReasoningCopies,
 }
 
 #[derive(Debug, Default)]
@@ -214,8 +189,13 @@ impl FormatReader for OpenAiChatReader {
         };
         // The reading of a text depends on the other texts of its delta, which may repeat it.
         let is_empty = |value: &JsonValue<'_>| matches!(value.raw(), b"null" | b"[]" | b"\"\"");
+        // Each text of a member that others repeat is compared with theirs.
+        let reasoning = match self.state.copies.is_empty() {
+            true => &REASONING[..],
+            false => &[],
+        };
         let is_text = |name: &[u8]| {
-            let mut texts = REASONING.iter().chain(&["content"]);
+            let mut texts = reasoning.iter().chain(&["content"]);
             texts.any(|text| *text.as_bytes() == *name)
         };
         let is_plain = |delta: &JsonValue<'_>| {
@@ -233,6 +213,14 @@ impl FormatReader for OpenAiChatReader {
 
     fn on_done(&mut self, on: EventSink<'_>) {
         self.replies.finish("[DONE]", on);
+    }
+
+    fn take_copies(&mut self) -> Vec<CopySource> {
+        self.state.copies.take_divided()
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.state.copies.kept_bytes()
     }
 
     fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
@@ -332,7 +320,7 @@ fn read_repeated_message(
         Channel::Reasoning,
         &thinking.collect::<Vec<u8>>(),
     );
-    ReasoningReader::new(index, true).read(reply, message, path, on);
+    ReasoningReader::new(index, &mut state.copies, true).read(reply, message, path, on);
     for (place, call) in (0..).zip(message.list("tool_calls")) {
         repeated_call(reply, state, (index, place), call, on);
     }
@@ -433,7 +421,7 @@ fn read_delta(
     path: &JsonPath<'_>,
     on: EventSink<'_>,
 ) {
-    ReasoningReader::new(choice, false).read(reply, delta, path, on);
+    ReasoningReader::new(choice, &mut state.copies, false).read(reply, delta, path, on);
     match delta.get("content") {
         Some(content) if content.is_array() => content_list(reply, choice, content, path, on),
         Some(content) => {
@@ -480,108 +468,6 @@ fn read_delta(
         }
     }
     reply.count_unread_at(delta, &DELTA, path, on);
-}
-
-/// Reads the reasoning of a delta or of a message.
-struct ReasoningReader<'v> {
-    choice: u64,
-    /// True if the texts are whole and may have streamed.
-    is_whole: bool,
-    /// The texts of each member that was read.
-    read: Vec<Vec<&'v [u8]>>,
-}
-
-impl<'v> ReasoningReader<'v> {
-    fn new(choice: u64, is_whole: bool) -> ReasoningReader<'v> {
-        ReasoningReader {
-            choice,
-            is_whole,
-            read: Vec::new(),
-        }
-    }
-
-    fn read(
-        mut self,
-        reply: &mut ReplyEmitter,
-        delta: &'v JsonValue<'_>,
-        path: &JsonPath<'_>,
-        on: EventSink<'_>,
-    ) {
-        self.read_members(reply, "", delta, path, on);
-        if let Some(fields) = delta.get("provider_specific_fields") {
-            let path = JsonPath::Member(path, b"provider_specific_fields");
-            self.read_members(reply, "provider_specific_fields/", fields, &path, on);
-            reply.count_unread_at(fields, &PROVIDER_FIELDS, &path, on);
-        }
-    }
-
-    fn read_members(
-        &mut self,
-        reply: &mut ReplyEmitter,
-        parent: &str,
-        holder: &'v JsonValue<'_>,
-        path: &JsonPath<'_>,
-        on: EventSink<'_>,
-    ) {
-        for name in REASONING {
-            match holder.get(name).map(|value| (value, value.string())) {
-                Some((_, Some(text))) => self.push(reply, parent, name, vec![text], on),
-                Some((value, None)) => {
-                    let path = JsonPath::Member(path, name.as_bytes());
-                    reply.count_unread_at(value, &[], &path, on);
-                }
-                None => {}
-            }
-        }
-        for name in REASONING_LISTS {
-            let Some(list) = holder.get(name) else {
-                continue;
-            };
-            let path = JsonPath::Member(path, name.as_bytes());
-            if !list.is_array() {
-                reply.count_unread_at(list, &[], &path, on);
-            }
-            let mut texts = Vec::new();
-            for item in list.items() {
-                let mut read = REASONING_TEXTS.to_vec();
-                read.retain(|member| item.bytes(member).is_some());
-                texts.extend(read.iter().filter_map(|member| item.bytes(member)));
-                read.extend(REASONING_METADATA);
-                reply.count_unread_at(item, &read, &JsonPath::Item(&path), on);
-            }
-            self.push(reply, parent, name, texts, on);
-        }
-    }
-
-    /// Emits the texts of a member, unless they are a copy. Texts that are divided in another way than those of the other
-    /// member are no copy: a redaction of those would not be found in them.
-    fn push(
-        &mut self,
-        reply: &mut ReplyEmitter,
-        parent: &str,
-        name: &str,
-        mut texts: Vec<&'v [u8]>,
-        on: EventSink<'_>,
-    ) {
-        texts.retain(|text| !text.is_empty());
-        if texts.is_empty() || self.read.contains(&texts) {
-            return;
-        }
-        let name = match name {
-            // The part `thinking` is that of `content`.
-            "thinking" => "thinking_text",
-            name => name,
-        };
-        let key = format!("choice/{}/{parent}{name}", self.choice);
-        let spec = part_spec(&key, Channel::Reasoning);
-        match self.is_whole {
-            true => reply.push_whole(spec, &texts.concat(), on),
-            false => texts
-                .iter()
-                .for_each(|text| reply.push_delta(spec, text, on)),
-        }
-        self.read.push(texts);
-    }
 }
 
 /// Reads content given as a list of typed items, which may include thinking.
@@ -760,7 +646,7 @@ fn content_key(choice: u64) -> Cow<'static, str> {
     }
 }
 
-fn part_spec(key: &str, channel: Channel) -> PartSpec<'_> {
+pub(super) fn part_spec(key: &str, channel: Channel) -> PartSpec<'_> {
     PartSpec::new(key, key, channel)
 }
 

@@ -48,6 +48,32 @@ impl TextSources {
     }
 }
 
+/// A text that is not read, because it repeats texts that were read and is divided in another way.
+#[derive(Debug)]
+pub(super) struct CopySource {
+    /// The first text of those that it repeats.
+    pub(super) of: TextSource,
+    /// The offset in them at which it begins.
+    pub(super) offset: usize,
+    pub(super) source: TextSource,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// A text of a document for which there is no event, because it repeats text of events that is divided in another way. See
+/// [`Reader::take_copies`](super::Reader::take_copies).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextCopy {
+    /// The number of the event with the first text of those that the copy repeats a part of. The events of the others
+    /// follow it.
+    pub event: usize,
+    /// The offset in these texts at which the copy begins.
+    pub offset: usize,
+    /// The text.
+    pub bytes: Vec<u8>,
+    /// The offset at which its JSON value begins in the document, if it is a value of the document.
+    pub place: Option<usize>,
+}
+
 /// The places of texts since they were last taken.
 #[derive(Debug, Default)]
 pub(super) struct NotedPlaces {
@@ -55,12 +81,19 @@ pub(super) struct NotedPlaces {
     texts: usize,
     /// The number of a text and its place.
     places: Vec<(usize, usize)>,
+    copies: Vec<TextCopy>,
 }
 
 impl NotedPlaces {
     /// Returns the places, and forgets them and their texts.
     pub(super) fn take(&mut self) -> Vec<(usize, usize)> {
-        std::mem::take(self).places
+        self.texts = 0;
+        std::mem::take(&mut self.places)
+    }
+
+    /// Returns the copies, and forgets them.
+    pub(super) fn take_copies(&mut self) -> Vec<TextCopy> {
+        std::mem::take(&mut self.copies)
     }
 
     /// Adds a text that is in no document.
@@ -68,17 +101,25 @@ impl NotedPlaces {
         self.texts += 1;
     }
 
-    /// Adds the texts of `value`, a part of the document `text`.
+    /// Adds the texts of `value`, a part of the document `text`, and their copies.
     ///
     /// # Complexity
     /// The number of values in `value`, times the logarithm of that of the texts.
-    pub(super) fn add(&mut self, found: TextSources, value: &JsonValue<'_>, text: &[u8]) {
+    pub(super) fn add(
+        &mut self,
+        found: TextSources,
+        copies: Vec<CopySource>,
+        value: &JsonValue<'_>,
+        text: &[u8],
+    ) {
         let first = self.texts;
         self.texts += found.others.len() + usize::from(found.first.is_some());
-        if found.others.is_empty() {
+        if found.others.is_empty() && copies.is_empty() {
             return;
         }
         let all = found.first.into_iter().chain(found.others);
+        // The numbers of the copies follow those of the texts.
+        let all = all.chain(copies.iter().map(|copy| copy.source));
         let mut wanted: Vec<(TextSource, usize)> = all.zip(first..).collect();
         wanted.sort_unstable();
         let (start, places) = (text.as_ptr() as usize, self.places.len());
@@ -92,6 +133,21 @@ impl NotedPlaces {
             self.places.extend(found);
         });
         self.places[places..].sort_unstable();
+        let copies_at = self
+            .places
+            .partition_point(|(number, _)| *number < self.texts);
+        let mut places = self.places.split_off(copies_at).into_iter().peekable();
+        for (number, copy) in (self.texts..).zip(copies) {
+            let at = wanted.partition_point(|(known, _)| *known < copy.of);
+            let of = wanted.get(at).filter(|(known, _)| *known == copy.of);
+            let place = places.next_if(|(of, _)| *of == number);
+            self.copies.extend(of.map(|(_, event)| TextCopy {
+                event: *event,
+                offset: copy.offset,
+                bytes: copy.bytes,
+                place: place.map(|(_, place)| place),
+            }));
+        }
     }
 }
 

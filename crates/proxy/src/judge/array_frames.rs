@@ -169,91 +169,18 @@ pub(super) fn element(frame: &[u8]) -> Option<&[u8]> {
 mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
-    use serde_json::value::RawValue;
 
-    use super::*;
-    use crate::json_spans::parse;
     use crate::judge::BodyFrames;
+    use crate::judge::array_oracle::{ArraySplit, check_array_frames};
 
-    /// The frames of a body: whitespace that arrived alone is part of the next frame.
-    #[derive(Debug, Default, PartialEq, Eq)]
-    struct Split {
-        frames: Vec<Vec<u8>>,
-        /// The bytes at the end of the array.
-        ending: Vec<u8>,
-        /// The bytes after the last complete frame.
-        rest: Vec<u8>,
-        is_damaged: bool,
-    }
-
-    impl Split {
-        fn of<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> Split {
-            let mut body = BodyFrames::array();
-            let (mut split, mut space) = (Split::default(), Vec::new());
-            for piece in pieces {
-                body.push(Bytes::copy_from_slice(piece));
-                while let Some(frame) = body.next_frame() {
-                    split.is_damaged |= body.take_damage();
-                    space.extend_from_slice(&frame);
-                    if body.has_text(&frame) {
-                        split.frames.push(std::mem::take(&mut space));
-                    }
-                }
-            }
-            let ending = body.take_ending();
-            split.rest = body.finish().to_vec();
-            match split.rest.is_empty() {
-                true => split.ending = [&space, &ending[..]].concat(),
-                false => split.rest.splice(..0, space).for_each(drop),
-            }
-            split
-        }
-
-        fn elements(&self) -> Vec<&[u8]> {
-            let frames = self.frames.iter();
-            frames.filter_map(|frame| element(frame)).collect()
-        }
-
-        fn bytes(&self) -> Vec<u8> {
-            [&self.frames.concat(), &self.ending[..], &self.rest].concat()
-        }
-
-        /// Returns true if the body is an array of objects, or one object.
-        fn is_whole(&self) -> bool {
-            let is_closed = self.ending.trim_ascii_end().ends_with(b"]");
-            let is_alone =
-                matches!(&self.frames[..], [frame] if frame.trim_ascii_start()[0] == b'{');
-            let mut elements = self.elements().into_iter();
-            let has_end = is_closed || is_alone && self.ending.trim_ascii().is_empty();
-            !self.is_damaged && has_end && elements.all(|element| parse(element).is_some())
-        }
-    }
-
-    /// Returns the elements that a parser finds, or `None` if the text is neither an array of objects nor an object.
-    fn parsed(text: &[u8]) -> Option<Vec<&[u8]>> {
-        let elements: Vec<&RawValue> = match text.trim_ascii_start().first() {
-            Some(b'{') => vec![parse(text)?],
-            _ => serde_json::from_slice(text).ok()?,
-        };
-        let elements = elements.into_iter().map(|element| element.get().as_bytes());
-        let elements: Vec<&[u8]> = elements.collect();
-        let are_objects = elements.iter().all(|element| element[0] == b'{');
-        are_objects.then_some(elements)
-    }
-
-    /// Checks that the frames are the same for each cut, and those of a parser. Returns them.
-    fn check(text: &[u8]) -> Split {
-        let whole = Split::of([text]);
-        assert_eq!(whole.bytes(), text);
-        assert_eq!(Split::of(text.chunks(1)), whole);
+    /// Checks the frames for each cut. Returns them.
+    fn check(text: &[u8]) -> ArraySplit {
+        check_array_frames(text, 1);
+        let whole = ArraySplit::of(BodyFrames::array(), [text]);
         for cut in 0..=text.len() {
-            let cut_once = Split::of([&text[..cut], &text[cut..]]);
+            let (head, tail) = text.split_at(cut);
+            let cut_once = ArraySplit::of(BodyFrames::array(), [head, tail]);
             assert_eq!(cut_once, whole, "at {cut}");
-        }
-        let parsed = parsed(text);
-        assert_eq!(parsed.is_some(), whole.is_whole(), "{whole:?}");
-        if let Some(parsed) = parsed {
-            assert_eq!(whole.elements(), parsed);
         }
         whole
     }

@@ -9,6 +9,7 @@ use ttsr::{
     Action, Channel, Conversation, Cut, DecisionRecord, Event, Flow, Mode, Pack, PartId,
     Suppression,
 };
+use ttsr_wire::TextCopy;
 
 use super::json_edit::DocumentText;
 use super::not_rewritten;
@@ -119,7 +120,7 @@ pub(super) fn is_truncated(reason: &str) -> bool {
     matches!(reason, "truncated" | "error")
 }
 
-/// One text in a frame: a delta, or the repetition of a part from its start.
+/// One text in a frame: a delta, or the repetition of a part from its start or of a delta.
 #[derive(Debug)]
 struct FrameText {
     /// The index in [`JudgedParts::parts`]. Parts are only removed by [`JudgedParts::begin_again`], whose caller drops
@@ -142,11 +143,22 @@ pub(crate) struct FrameTexts {
 }
 
 impl FrameTexts {
-    /// Sets the places of texts, which are in the order of their events: the number of the text, and its place.
-    pub(crate) fn set_places(&mut self, places: &[(usize, usize)]) {
+    /// Sets the places of texts, which are in the order of their events: the number of the text, and its place. Adds the
+    /// copies of texts.
+    pub(crate) fn set_places(&mut self, places: &[(usize, usize)], copies: Vec<TextCopy>) {
         for (number, place) in places {
             if let Some(text) = self.texts.get_mut(*number) {
                 text.place = u32::try_from(*place).ok();
+            }
+        }
+        for copy in copies {
+            if let Some(FrameText { part, start, .. }) = self.texts.get(copy.event) {
+                self.texts.push(FrameText {
+                    part: *part,
+                    start: start + copy.offset as u64,
+                    bytes: copy.bytes,
+                    place: copy.place.and_then(|place| u32::try_from(place).ok()),
+                });
             }
         }
     }

@@ -9,10 +9,14 @@ use tokio::time::Instant;
 
 use super::{SessionStore, StoreFuture, StoredSession};
 
-/// Sessions in the memory of the process. The session that was used least recently is forgotten for a new one, and one
+/// The most bytes of sessions, unless another bound is set.
+const BYTES: usize = 64 << 20;
+
+/// Sessions in the memory of the process. The sessions that were used least recently are forgotten for others, and one
 /// that was not used for too long is forgotten, too.
 pub struct MemoryStore {
     sessions: usize,
+    bytes: usize,
     idle_time: Duration,
     known: Mutex<KnownSessions>,
 }
@@ -24,17 +28,36 @@ struct KnownSessions {
     /// The keys by the number of their last use.
     by_use: BTreeMap<u64, Arc<str>>,
     uses: u64,
+    /// The sum of the lengths of keys and states.
+    bytes: usize,
 }
 
 impl MemoryStore {
-    /// Returns a store that keeps at most `sessions` sessions, each for `idle_time` after its last use.
+    /// Returns a store that keeps at most `sessions` sessions of 64 MiB together, each for `idle_time` after its last use.
     #[must_use]
     pub fn new(sessions: usize, idle_time: Duration) -> MemoryStore {
         MemoryStore {
             sessions: sessions.max(1),
+            bytes: BYTES,
             idle_time,
             known: Mutex::default(),
         }
+    }
+
+    /// Returns a store that keeps at most so many bytes of keys and states. The session that was used last is kept, however
+    /// long it is.
+    ///
+    /// # Example: a store of 1 GiB
+    /// ```
+    /// use std::time::Duration;
+    /// use ttsr_proxy::MemoryStore;
+    /// let store = MemoryStore::new(65536, Duration::from_secs(3600)).with_bytes(1 << 30);
+    /// assert!(format!("{store:?}").contains("most_bytes: 1073741824"));
+    /// ```
+    #[must_use]
+    pub fn with_bytes(mut self, bytes: usize) -> MemoryStore {
+        self.bytes = bytes;
+        self
     }
 
     /// Returns the session of that key, as the last one that was used.
@@ -74,7 +97,7 @@ impl MemoryStore {
             return false;
         }
         known.put(key.into(), Arc::new(session), now);
-        known.forget_oldest(self.sessions);
+        known.forget_oldest(self.sessions, self.bytes);
         true
     }
 
@@ -82,7 +105,7 @@ impl MemoryStore {
     pub(super) fn restore(&self, key: &str, session: StoredSession, now: Instant) {
         let mut known = self.known();
         known.put(key.into(), Arc::new(session), now);
-        known.forget_oldest(self.sessions);
+        known.forget_oldest(self.sessions, self.bytes);
     }
 
     /// Returns all sessions, the one that was used last at the end. Their states are shared and not copied, because
@@ -104,17 +127,28 @@ impl KnownSessions {
 
     fn put(&mut self, key: Arc<str>, session: Arc<StoredSession>, now: Instant) {
         self.uses += 1;
+        self.bytes += bytes_of(&key, &session);
         let used = (session, self.uses, now);
-        if let Some((_, before, _)) = self.by_key.insert(Arc::clone(&key), used) {
+        if let Some((replaced, before, _)) = self.by_key.insert(Arc::clone(&key), used) {
+            self.bytes -= bytes_of(&key, &replaced);
             self.by_use.remove(&before);
         }
         self.by_use.insert(self.uses, key);
     }
 
-    fn forget_oldest(&mut self, most: usize) {
-        while self.by_key.len() > most {
-            let oldest = self.by_use.pop_first();
-            oldest.and_then(|(_, key)| self.by_key.remove(&key));
+    fn forget_oldest(&mut self, sessions: usize, bytes: usize) {
+        while self.by_key.len() > sessions || self.bytes > bytes && self.by_key.len() > 1 {
+            let Some((_, key)) = self.by_use.pop_first() else {
+                return;
+            };
+            self.forget(&key);
+        }
+    }
+
+    /// Forgets the session of a key that was removed from [`Self::by_use`].
+    fn forget(&mut self, key: &str) {
+        if let Some((session, ..)) = self.by_key.remove(key) {
+            self.bytes -= bytes_of(key, &session);
         }
     }
 
@@ -125,9 +159,13 @@ impl KnownSessions {
                 return;
             }
             let key = oldest.remove();
-            self.by_key.remove(&key);
+            self.forget(&key);
         }
     }
+}
+
+fn bytes_of(key: &str, session: &StoredSession) -> usize {
+    key.len() + session.state.len()
 }
 
 impl SessionStore for MemoryStore {
@@ -147,6 +185,8 @@ impl fmt::Debug for MemoryStore {
         f.debug_struct("MemoryStore")
             .field("sessions", &known.by_key.len())
             .field("most_sessions", &self.sessions)
+            .field("bytes", &known.bytes)
+            .field("most_bytes", &self.bytes)
             .field("idle_time", &self.idle_time)
             .finish()
     }
@@ -175,6 +215,41 @@ mod tests {
             [is_known("c", at(14)), is_known("a", at(16))],
             [true, false]
         );
+    }
+
+    #[test]
+    fn sessions_take_at_most_so_many_bytes_and_the_last_one_stays() {
+        // A session has a key of one byte.
+        let store = MemoryStore::new(9, Duration::from_secs(10)).with_bytes(10);
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let known = |store: &MemoryStore| {
+            let keys = store.all().into_iter().map(|(key, _)| key.to_string());
+            keys.collect::<String>()
+        };
+        assert!(store.put("a", b"1234", 0, at(0)));
+        assert!(store.put("b", b"1234", 0, at(0)));
+        assert_eq!(known(&store), "ab");
+        // The bytes of a state that is replaced are free again.
+        assert!(store.put("a", b"4321", 1, at(1)));
+        assert_eq!(known(&store), "ba");
+        assert!(store.put("c", b"", 0, at(1)));
+        assert_eq!(known(&store), "ac");
+        assert!(store.get("a", at(2)).is_some());
+        assert!(store.put("c", b"12345", 1, at(2)));
+        assert_eq!(known(&store), "c");
+        // A state that grows, and is too long alone.
+        assert!(store.put("d", b"1", 0, at(3)));
+        assert!(store.put("d", b"12345678901234", 1, at(3)));
+        assert_eq!(known(&store), "d");
+        store.restore("e", store.get("d", at(3)).unwrap(), at(3));
+        assert_eq!(known(&store), "e");
+        // So are those of sessions that were not used for too long.
+        assert_eq!(store.version("e", at(20)), 0);
+        for key in ["f", "g"] {
+            assert!(store.put(key, b"1234", 0, at(20)));
+        }
+        assert_eq!(known(&store), "fg");
     }
 
     #[test]

@@ -7,22 +7,27 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt as _;
-use hyper::Request;
-use hyper::Response;
 use hyper::body::{Body as _, Bytes};
+use hyper::{Request, Response, StatusCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
+use ttsr::{Action, Channel, Mode, Pattern};
 use ttsr_testing::Random;
 
-use super::{Http, ScriptedBody, client, config, get, no_rules, server, start, within};
+use super::{
+    BODY, Http, ScriptedBody, client, collected, config, get, no_rules, server, start, within,
+};
 use crate::UpstreamUrl;
 use crate::account::RequestAccount;
 use crate::body::{FlushedBody, JudgedBody, ResponseBody, ServerBody, whole_body};
 use crate::buffer_budget::BufferBudget;
+use crate::conversations::{ReplySession, RequestRules, judge_alone};
 use crate::driver::{PIECE, UpstreamBody};
+use crate::judge::tests::{pack_of_rules, rule_of};
 use crate::judge::{BodyFrames, JudgeSettings, ReplyJudge};
 use crate::metrics::ProxyMetrics;
+use crate::request::{ModelRequest, PartHash, SessionMemory};
 use crate::request_count::RequestCount;
 use crate::routes::ModelApi;
 use crate::upstream::UpstreamClients;
@@ -136,8 +141,8 @@ async fn a_body_is_read_in_pieces_to_its_end_and_not_the_next_one() {
     }
 }
 
-/// Returns the body of a reply of Chat Completions without rules.
-fn judged(incoming: UpstreamBody) -> FlushedBody {
+/// Returns the body of a reply of Chat Completions under a rule that retries, and the body of the second attempt.
+fn judged(incoming: UpstreamBody, second: UpstreamBody) -> FlushedBody {
     let limits = ProxyLimits::default();
     let (totals, requests) = (Arc::default(), Arc::new(RequestCount::new(1)));
     let budget = BufferBudget::new(1 << 20);
@@ -149,46 +154,86 @@ fn judged(incoming: UpstreamBody) -> FlushedBody {
         began: Instant::now(),
     };
     let api = ModelApi::OpenAiChat;
-    let settings = JudgeSettings::new(&ProxyConfig::default());
-    let judge = ReplyJudge::new(api, BodyFrames::events(), &no_rules(), settings).unwrap();
-    let server = ServerBody::new(incoming, limits.idle_time, None);
+    let config = ProxyConfig::default();
+    let mut settings = JudgeSettings::new(&config);
+    settings.can_retry = true;
+    let pattern = Pattern::literal("forbidden");
+    let rule = rule_of("t/retry", pattern, &[Channel::Text], Action::Retry);
+    let rules = RequestRules::new(pack_of_rules([rule]), Mode::Live).unwrap();
+    let request = ModelRequest::read(api, BODY.into()).unwrap();
+    let judged = judge_alone(&Arc::new(request), &rules, SessionMemory::default());
+    let judged = judged.unwrap_or_else(|refused| panic!("{}", refused.reason));
+    let session = ReplySession::new(&config.sessions, PartHash::default(), None, &judged);
+    let frames = BodyFrames::events();
+    let judge = ReplyJudge::in_conversation(api, frames, judged.conversation, settings).unwrap();
+    let idle_time = limits.idle_time;
+    let server = ServerBody::new(incoming, idle_time, None);
     let body = JudgedBody::new(server, judge, api, account, &limits, &budget);
+    let mut second = Some(ServerBody::new(second, idle_time, None));
+    let body = body.in_session(
+        session,
+        Box::new(move |_, _| {
+            let second = second.take().unwrap();
+            Box::pin(async { Ok(second) })
+        }),
+    );
     FlushedBody::new(ResponseBody::Judged(Box::new(body)))
 }
 
 #[tokio::test]
 async fn an_event_stream_is_read_and_written_in_pieces() {
-    let event =
-        "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word \"}}]}\n\n";
+    let event = |word: &str| {
+        let choice = format!("{{\"index\":0,\"delta\":{{\"content\":\"{word} \"}}}}");
+        format!("data: {{\"id\":\"c\",\"choices\":[{choice}]}}\n\n")
+    };
     // In one chunk, which a connection that is not read in pieces returns in one frame.
-    let text = event.repeat(100);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let clients = clients();
-    let (incoming, mut socket) = exchange(&clients, &listener, CHUNKED).await;
-    let mut body = judged(incoming);
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(Pin::new(&mut body).poll_frame(&mut context).is_pending());
-    let chunk = format!("{:x}\r\n{text}\r\n0\r\n\r\n", text.len());
-    socket.write_all(chunk.as_bytes()).await.unwrap();
-    let (mut read, mut unwritten, mut most) = (Vec::new(), 0, 0);
-    while read.len() < text.len() {
-        match Pin::new(&mut body).poll_frame(&mut context) {
-            Poll::Pending => {
-                unwritten = 0;
+    let text = event("word").repeat(100);
+    for is_second in [false, true] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let clients = clients();
+        let (first, mut first_socket) = exchange(&clients, &listener, CHUNKED).await;
+        let (second, mut second_socket) = exchange(&clients, &listener, CHUNKED).await;
+        let mut body = judged(first, second);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut body).poll_frame(&mut context).is_pending());
+        let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
+        if is_second {
+            let cut = chunk(&event("forbidden"));
+            first_socket.write_all(cut.as_bytes()).await.unwrap();
+            // The body closes the first connection and reads from the second one.
+            while !matches!(first_socket.try_read(&mut [0; 1]), Ok(0)) {
+                assert!(Pin::new(&mut body).poll_frame(&mut context).is_pending());
                 within(tokio::time::sleep(Duration::from_millis(1))).await;
             }
-            Poll::Ready(frame) => {
-                let data = frame.unwrap().unwrap().into_data().unwrap();
-                unwritten += data.len();
-                most = most.max(unwritten);
-                read.extend_from_slice(&data);
+        }
+        let socket = match is_second {
+            true => &mut second_socket,
+            false => &mut first_socket,
+        };
+        socket.write_all(chunk(&text).as_bytes()).await.unwrap();
+        let (mut read, mut unwritten, mut most) = (Vec::new(), 0, 0);
+        while read.len() < text.len() {
+            match Pin::new(&mut body).poll_frame(&mut context) {
+                Poll::Pending => {
+                    unwritten = 0;
+                    within(tokio::time::sleep(Duration::from_millis(1))).await;
+                }
+                Poll::Ready(frame) => {
+                    let data = frame.unwrap().unwrap().into_data().unwrap();
+                    unwritten += data.len();
+                    most = most.max(unwritten);
+                    read.extend_from_slice(&data);
+                }
             }
         }
+        assert_eq!(String::from_utf8(read).unwrap(), text);
+        // The last piece before the limit, one that exceeds it, and the beginning of an event that was not complete.
+        let limit = 2 * PIECE + event("word").len();
+        assert!(
+            (PIECE..limit).contains(&most),
+            "{most} bytes at once, {is_second}"
+        );
     }
-    assert_eq!(read, text.as_bytes());
-    // The last piece before the limit, one that exceeds it, and the beginning of an event that was not complete.
-    let limit = 2 * PIECE + event.len();
-    assert!((PIECE..limit).contains(&most), "{most} bytes at once");
 }
 
 #[tokio::test]
@@ -266,6 +311,75 @@ async fn a_body_ends_with_an_error_if_the_server_closes_the_connection() {
     drop(socket);
     assert_eq!(next_data(&mut body).await, "abc");
     assert!(within(body.frame()).await.unwrap().is_err());
+}
+
+/// A server closes connections that are idle when it likes to.
+#[tokio::test]
+async fn a_connection_that_the_server_has_closed_while_idle_is_not_used() {
+    const ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    for is_reset in [false, true] {
+        // The task of the connection has this many turns to find out that it is idle, and later that it is closed. The runtime
+        // learns that in one turn.
+        for turns in [[50, 1], [50, 50], [0, 1], [0, 50]] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let to = listener.local_addr().unwrap();
+            let clients = clients();
+            let (mut body, socket) = exchange(&clients, &listener, ANSWER).await;
+            assert_eq!(next_data(&mut body).await, "ok");
+            drop(body);
+            for _ in 0..turns[0] {
+                yield_now().await;
+            }
+            if is_reset {
+                socket.set_zero_linger().unwrap();
+            }
+            drop(socket);
+            for _ in 0..turns[1] {
+                yield_now().await;
+            }
+            let answered = async {
+                let (mut socket, _) = within(listener.accept()).await.unwrap();
+                read_request(&mut socket).await;
+                socket.write_all(ANSWER.as_bytes()).await.unwrap();
+                socket
+            };
+            let (mut second, _socket) = tokio::join!(ask(&clients, to), answered);
+            assert_eq!(next_data(&mut second).await, "ok", "{is_reset} {turns:?}");
+        }
+    }
+}
+
+/// The model may have read it. A proxy must not send it again (RFC 9110, section 9.2.2); clients do after a 502.
+#[tokio::test]
+async fn a_request_that_the_server_has_read_is_not_sent_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = start(
+        config(listener.local_addr().unwrap(), Http::One),
+        no_rules(),
+    )
+    .await;
+    let client = client(Http::One);
+    let send = || {
+        let request = Request::post(proxy.url("/local/v1/files")).body("{}".into());
+        client.request(request.unwrap())
+    };
+    let served = async {
+        let (mut socket, _) = within(listener.accept()).await.unwrap();
+        read_request(&mut socket).await;
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        socket.write_all(answer).await.unwrap();
+        // The second request comes over the same connection.
+        read_request(&mut socket).await;
+    };
+    let asked = async {
+        let first = within(send()).await.unwrap();
+        assert_eq!(collected(first).await, "ok");
+        within(send()).await.unwrap()
+    };
+    let (second, ()) = tokio::join!(asked, served);
+    assert_eq!(second.status(), StatusCode::BAD_GATEWAY);
+    let another = tokio::time::timeout(Duration::from_millis(50), listener.accept());
+    assert!(another.await.is_err());
 }
 
 #[tokio::test]

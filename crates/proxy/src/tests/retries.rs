@@ -365,6 +365,57 @@ async fn another_attempt_that_cannot_be_read_ends_the_reply_with_the_reason() {
 }
 
 #[tokio::test]
+async fn another_attempt_that_breaks_off_ends_the_reply_with_the_reason() {
+    let cases = PATHS.map(|path| [(Http::One, path), (Http::Two, path)]);
+    for (http, path) in cases.into_iter().flatten() {
+        for is_stream in [true, false] {
+            for cut in ["", "{\"id\":", "data: {\"id\":"] {
+                let upstream = server(move |request: Request<Bytes>| async move {
+                    let path = request.uri().path().trim_start_matches("/v1/").to_owned();
+                    let is_again = String::from_utf8_lossy(request.body()).contains("Not this.");
+                    let deltas = ["It is ", "forbidden"];
+                    let mut response = match is_stream {
+                        true => streamed(stream(&path, &deltas)),
+                        false => json_response(whole_reply(&path, &deltas.concat())),
+                    };
+                    if is_again {
+                        let (frames, body) = ScriptedBody::new();
+                        *response.body_mut() = body;
+                        tokio::spawn(async move {
+                            if !cut.is_empty() {
+                                frames.send(Ok(Bytes::from(cut))).await.ok();
+                            }
+                            frames
+                                .send(Err(std::io::ErrorKind::Other.into()))
+                                .await
+                                .ok();
+                        });
+                    }
+                    response
+                })
+                .await;
+                let proxy = start(config(upstream.address, http), pack()).await;
+                let body = body_of(path, &[("user", "Say it.")]);
+                let response = client(http).request(post(&proxy, path, body));
+                let response = within(response).await.unwrap();
+                assert_eq!(
+                    response.status(),
+                    StatusCode::OK,
+                    "{path} {is_stream} {cut}"
+                );
+                let sent = String::from_utf8(collected(response).await.to_vec()).unwrap();
+                let reason = "[ttsr: reply stopped by rule t/retry: Not this.]";
+                assert!(
+                    sent.contains(reason) && !sent.contains("forbidden"),
+                    "{sent}"
+                );
+                assert_eq!(proxy.totals.snapshot().blocked, 1);
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_client_is_kept_alive_while_another_attempt_waits() {
     let (upstream, mut heard) = open_server("text/event-stream").await;
     let mut config = config(upstream.address, Http::One);

@@ -1364,6 +1364,7 @@ fn reasoning_of_chat_completions_is_read_in_every_member_once() {
         format!(
             r#""thinking_blocks":{two},"provider_specific_fields":{{"thinking_blocks":{two}}}"#
         ),
+        format!(r#""reasoning":"owl","thinking_blocks":{two}"#),
     ] {
         assert_eq!(
             reasoning_of(&members),
@@ -1375,10 +1376,6 @@ fn reasoning_of_chat_completions_is_read_in_every_member_once() {
         (
             format!(r#""reasoning":"Hm.","reasoning_details":{details}"#),
             ["Hm.", "owl"],
-        ),
-        (
-            format!(r#""reasoning":"owl","thinking_blocks":{two}"#),
-            ["owl", "owl"],
         ),
         (
             r#""thinking":"owl","content":[{"type":"thinking","thinking":"wing"}]"#.to_owned(),
@@ -1396,6 +1393,181 @@ fn reasoning_of_chat_completions_is_read_in_every_member_once() {
     ] {
         assert_eq!(reasoning_of(members), (vec![], unscanned), "{members}");
     }
+}
+
+/// Returns the texts of the parts with reasoning, sorted, and the number of bytes that are not scanned, after reading deltas
+/// with these members.
+fn reasoning_of_deltas(deltas: &[impl AsRef<str>]) -> (Vec<String>, u64) {
+    let chunk =
+        |delta: &str| format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{{delta}}}}}]}}\n\n");
+    let body: String = deltas.iter().map(|delta| chunk(delta.as_ref())).collect();
+    // Each event is read alone, so that those that differ only in their text are not parsed.
+    let mut events = Vec::new();
+    let mut on = |stream: &str, event: Event| events.push((stream.to_owned(), event));
+    let mut reader = Reader::new("file");
+    for event in body.split_inclusive("\n\n") {
+        reader.push_records(event.as_bytes(), &mut |_| {}, &mut on);
+    }
+    reader.finish(&mut on);
+    let streams = streams(&events);
+    let Some(stream) = streams.first() else {
+        return (Vec::new(), 0);
+    };
+    let parts = stream.parts.iter();
+    let texts = parts.map(|part| String::from_utf8_lossy(&part.bytes).into_owned());
+    let mut texts: Vec<_> = texts.collect();
+    texts.sort();
+    (texts, stream.unscanned_bytes())
+}
+
+#[test]
+fn a_copy_of_reasoning_that_differs_later_is_read_from_its_beginning() {
+    let both = |text: &str| format!(r#""reasoning":"{text}","thinking":"{text}""#);
+    let of = |name: &str, text: &str| format!(r#""{name}":"{text}""#);
+    let differing = r#""reasoning":"hello","thinking":"rf /""#.to_owned();
+    let divided =
+        r#""reasoning":"owl","reasoning_details":[{"text":"o"},{"text":"wl"}]"#.to_owned();
+    let joined = r#""reasoning":"s","reasoning_details":[{"text":"s"}]"#.to_owned();
+    let differing_list =
+        r#""reasoning":"!","reasoning_details":[{"text":" ho"},{"text":"ots"}]"#.to_owned();
+    let rm = both("rm -");
+    let cases: [(&[&String], &[&str]); 11] = [
+        (&[&rm, &both("rf /")], &["rm -rf /"]),
+        (&[&rm, &differing], &["rm -hello", "rm -rf /"]),
+        (&[&rm, &of("thinking", "rf /")], &["rm -", "rm -rf /"]),
+        (
+            &[&rm, &of("reasoning", "x"), &of("reasoning", "y")],
+            &["rm -xy"],
+        ),
+        (
+            &[
+                &rm,
+                &of("reasoning", "x"),
+                &of("reasoning", "y"),
+                &of("thinking", "rf /"),
+            ],
+            &["rm -rf /", "rm -xy"],
+        ),
+        (
+            &[&rm, &of("reasoning", "x"), &both("rf /")],
+            &["rm -rf /", "rm -xrf /"],
+        ),
+        // A copy begins where the other member does.
+        (
+            &[&of("reasoning", "rm -"), &both("rf /")],
+            &["rf /", "rm -rf /"],
+        ),
+        // Half of a pair is joined with the other half.
+        (
+            &[&rm, &of("reasoning", "\\ud83d"), &both("rf /")],
+            &["rm -rf /", "rm -\u{FFFD}rf /"],
+        ),
+        (
+            &[&of("reasoning", "\\ud83d"), &both("rf /")],
+            &["rf /", "\u{FFFD}rf /"],
+        ),
+        (&[&divided, &joined, &divided], &["owlsowl"]),
+        (
+            &[&divided, &joined, &differing_list],
+            &["owls hoots", "owls!"],
+        ),
+    ];
+    for (deltas, texts) in cases {
+        let texts = texts.iter().map(|text| (*text).to_owned()).collect();
+        assert_eq!(reasoning_of_deltas(deltas), (texts, 0), "{deltas:?}");
+    }
+}
+
+#[test]
+fn reasoning_that_differs_from_its_copy_too_late_is_counted() {
+    let both = |text: &str| format!(r#""reasoning":"{text}","thinking":"{text}""#);
+    for (len, lost) in [(32 << 10, 0), (33 << 10, 66 << 10)] {
+        let text = "a".repeat(len);
+        let deltas = [both(&text), both(&text), r#""thinking":"b""#.to_owned()];
+        let (texts, unscanned) = reasoning_of_deltas(&deltas);
+        let whole = text.repeat(2);
+        let end = if lost > 0 {
+            "b".to_owned()
+        } else {
+            format!("{whole}b")
+        };
+        let mut want = vec![whole, end];
+        want.sort();
+        assert!(texts == want);
+        assert_eq!(unscanned, lost);
+    }
+    // Only the beginning that they share is kept.
+    let mut deltas = vec![both("ab")];
+    deltas.extend((0..100).map(|_| format!(r#""reasoning":"{}""#, "a".repeat(1 << 10))));
+    deltas.push(r#""thinking":"b""#.to_owned());
+    let (texts, unscanned) = reasoning_of_deltas(&deltas);
+    assert!(texts.contains(&"abb".to_owned()));
+    assert_eq!(unscanned, 0);
+}
+
+/// A delta of three members with reasoning, each a list of texts; the first one, which is no list, has at most one.
+fn reasoning_delta() -> impl Strategy<Value = [Vec<&'static str>; 3]> {
+    let text = || prop::sample::select(vec!["a", "b", "ab", "\\ud83d", "\\ude00"]);
+    let texts = move || prop::collection::vec(text(), 0..3);
+    let same = (texts(), texts()).prop_map(|(all, last)| {
+        let joined: &str = match &*all.concat() {
+            "" => return [vec![], all, last],
+            "a" => "a",
+            "ab" => "ab",
+            "aba" => "aba",
+            "aab" => "aab",
+            "abb" => "abb",
+            _ => "b",
+        };
+        [vec![joined], all.clone(), all]
+    });
+    let other = (prop::option::of(text()), texts(), texts())
+        .prop_map(|(first, second, third)| [first.into_iter().collect(), second, third]);
+    prop_oneof![3 => same, 1 => other]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_whole_text_of_each_member_with_reasoning_is_read(
+        deltas in prop::collection::vec(reasoning_delta(), 1..6),
+    ) {
+        let list = |texts: &[&str], name: &str| {
+            let items: Vec<String> = texts.iter().map(|text| format!(r#"{{"{name}":"{text}"}}"#)).collect();
+            format!("[{}]", items.join(","))
+        };
+        let members = deltas.iter().map(|[first, second, third]| {
+            let (first, second) = (first.concat(), list(second, "text"));
+            format!(r#""reasoning":"{first}","reasoning_details":{second},"thinking_blocks":{}"#, list(third, "thinking"))
+        });
+        let members: Vec<String> = members.collect();
+        let (texts, unscanned) = reasoning_of_deltas(&members);
+        prop_assert_eq!(unscanned, 0);
+        let whole = (0..3).map(|member| {
+            let one = members_of(&deltas, member);
+            let text = reasoning_of_deltas(&one).0;
+            text.concat()
+        });
+        let whole: Vec<String> = whole.collect();
+        for text in &whole {
+            // A copy that has fallen behind is not read: its text is the beginning of another one.
+            prop_assert!(texts.iter().any(|read| read.starts_with(text)) || text.is_empty(), "{text:?} is not in {texts:?}");
+        }
+        for text in &texts {
+            prop_assert!(whole.contains(text), "{text:?} is not in {whole:?}");
+        }
+    }
+}
+
+/// Returns the deltas with that member alone.
+fn members_of(deltas: &[[Vec<&str>; 3]], member: usize) -> Vec<String> {
+    let texts = deltas.iter().map(|delta| delta[member].iter());
+    let texts = texts.map(|texts| texts.map(|text| format!(r#"{{"text":"{text}"}}"#)));
+    let texts = texts.map(|texts| texts.collect::<Vec<_>>().join(","));
+    texts
+        .map(|texts| format!(r#""reasoning_details":[{texts}]"#))
+        .collect()
 }
 
 #[test]

@@ -350,6 +350,98 @@ fn a_secret_in_reasoning_is_redacted_in_every_member_that_has_it() {
 }
 
 #[test]
+fn a_secret_in_reasoning_is_one_match_however_a_copy_divides_it() {
+    let pack = pack_of(Pattern::regex("key-é-[0-9]+"), |rule| {
+        rule.action = Action::Redact;
+        rule.on = vec![ttsr::Channel::Reasoning];
+    });
+    let text = format!("It is {SECRET} now.");
+    let members = |text: &str, cut: usize| {
+        let (first, second) = text.split_at(text.ceil_char_boundary(cut));
+        serde_json::json!({
+            "reasoning": text,
+            "reasoning_details": [{"text": first}, {"text": ""}, {"text": second, "signature": "EuYB"}],
+        })
+    };
+    let chunk = |name: &str, members: &serde_json::Value| {
+        let choice = serde_json::json!({name: members, "finish_reason": null});
+        format!(
+            "data: {}\n\n",
+            serde_json::json!({"id": "c", "choices": [choice]})
+        )
+    };
+    let is_cut = |at: &usize| text.is_char_boundary(*at);
+    for cut in (1..text.len()).filter(is_cut) {
+        let reply = serde_json::json!({"choices": [{"message": members(&text, cut)}]});
+        let mut judge = new_judge(OpenAiChat, &pack, SETTINGS);
+        let sent = judge_whole(&mut judge, reply.to_string().as_bytes()).unwrap();
+        let sent = String::from_utf8(sent).unwrap();
+        assert!(!leaks(&sent) && sent.contains("now."), "{sent}");
+        assert_eq!(judge.report().redactions, 1, "{sent}");
+        // The text is divided over two deltas as well, and repeated by the last chunk.
+        for end in (cut + 1..=text.len()).filter(is_cut) {
+            let rest = match end == text.len() {
+                true => String::new(),
+                false => chunk("delta", &members(&text[end..], 1)),
+            };
+            let body = chunk("delta", &members(&text[..end], cut))
+                + &rest
+                + &chunk("message", &members(&text, cut))
+                + &chunk("delta", &serde_json::json!({})).replace("null", "\"stop\"")
+                + "data: [DONE]\n\n";
+            let judged = judge_with(OpenAiChat, &pack, SETTINGS, [body.as_bytes()]);
+            assert!(!leaks(&judged.sent), "{body}{}", judged.sent);
+            assert_eq!(judged.ended, Ok(()));
+            let report = judged.report;
+            assert_eq!((report.redactions, report.is_blocked), (1, false), "{body}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_of_reasoning_that_differs_later_hides_no_text() {
+    let pack = super::aborting("rm -rf");
+    let chunk = |first: &str, second: &str| {
+        let delta =
+            serde_json::json!({"reasoning": first, "reasoning_details": [{"text": second}]});
+        let choice = serde_json::json!({"delta": delta, "finish_reason": null});
+        format!(
+            "data: {}\n\n",
+            serde_json::json!({"id": "c", "choices": [choice]})
+        )
+    };
+    for first in ["", " more", "rf?"] {
+        let body = chunk("rm -", "rm -") + &chunk(first, "rf /") + "data: [DONE]\n\n";
+        let judged = judge_with(OpenAiChat, &pack, SETTINGS, [body.as_bytes()]);
+        assert!(judged.report.is_blocked, "{body}");
+        assert!(!judged.sent.contains("rf /"), "{}", judged.sent);
+    }
+    // The text before the difference is too long to be kept.
+    let long = "a".repeat(100 << 10);
+    let body = chunk(&long, &long) + &chunk("b", "c") + "data: [DONE]\n\n";
+    let judged = judge_with(OpenAiChat, &pack, SETTINGS, [body.as_bytes()]);
+    assert!(judged.report.is_unreadable && judged.report.is_blocked);
+    let lenient = JudgeSettings {
+        fail_open: true,
+        ..SETTINGS
+    };
+    let judged = judge_with(OpenAiChat, &pack, lenient, [body.as_bytes()]);
+    assert!(judged.report.is_unreadable && judged.sent == body);
+}
+
+#[test]
+fn the_text_of_reasoning_that_has_copies_is_counted_as_kept() {
+    let text = "a".repeat(1000);
+    let delta = serde_json::json!({"reasoning": text, "reasoning_details": [{"text": text}]});
+    let chunk = serde_json::json!({"id": "c", "choices": [{"delta": delta}]});
+    let mut judge = new_judge(OpenAiChat, &super::aborting("never"), SETTINGS);
+    for count in 1..4 {
+        judge.push(Bytes::from(format!("data: {chunk}\n\n")));
+        assert_eq!(judge.kept_bytes(), count * 1000);
+    }
+}
+
+#[test]
 fn a_secret_that_a_hosted_shell_prints_in_pieces_is_redacted() {
     let pack = pack_of(Pattern::regex("key-é-[0-9]+"), |rule| {
         rule.action = Action::Redact;
