@@ -272,10 +272,14 @@ impl ReplyJudge {
         let has_text =
             self.has_text || frame.has_text || events.iter().chain(&ending).any(is_unframed);
         frame.is_damaged |= has_text && !self.is_recognized();
+        // Bytes without an event are sent last, because they may begin a line that other events would continue.
+        let is_event = frame.has_text || !frame.records.is_empty();
+        let tail = (!is_event).then(|| std::mem::take(&mut frame.bytes));
         self.judge_frame(frame, events);
         if self.is_waiting() {
             return Ok(());
         }
+        self.out.set_lacks_end(is_event && !self.is_over);
         // If the reply ended early, held text is dropped.
         let is_broken =
             |event: &Event| matches!(event, Event::Finish { reason } if is_truncated(reason));
@@ -296,6 +300,7 @@ impl ReplyJudge {
         }
         let is_complete = self.is_over || self.held.is_empty() && !drops_held;
         if is_complete && !self.is_over {
+            self.out.push(tail.unwrap_or_default());
             self.out.push(array_end);
         }
         self.is_over = true;
@@ -645,6 +650,7 @@ impl ReplyJudge {
         self.has_text = false;
         self.report.retries += 1;
         self.usage.begin_again();
+        self.out.end_event();
         self.api.splice(&mut self.out);
     }
 
@@ -657,6 +663,7 @@ impl ReplyJudge {
         self.next = None;
         self.report.is_blocked = true;
         self.report.rule = block.rule.clone();
+        self.out.end_event();
         self.api
             .end(&block.reason(), self.settings.ending, &mut self.out);
         self.out.close();

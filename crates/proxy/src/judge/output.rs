@@ -15,6 +15,8 @@ pub(super) struct JudgedOutput {
     pub(super) rest: Vec<u8>,
     /// The array that the client is sent, or `None` in another framing.
     array: Option<SentArray>,
+    /// True if the last event that was sent lacks its end.
+    lacks_end: bool,
 }
 
 /// An array as the client has seen it.
@@ -37,6 +39,7 @@ impl JudgedOutput {
             first: Bytes::new(),
             rest: Vec::new(),
             array: (framing == StreamFraming::Array).then(SentArray::default),
+            lacks_end: false,
         }
     }
 
@@ -82,6 +85,18 @@ impl JudgedOutput {
                 }
                 frame
             }
+        }
+    }
+
+    /// Sets whether the last event that was sent lacks its end: the line end or the blank line with which the body ended.
+    pub(super) fn set_lacks_end(&mut self, lacks_end: bool) {
+        self.lacks_end = lacks_end && self.array.is_none();
+    }
+
+    /// Ends the last event that was sent, so that others can follow.
+    pub(super) fn end_event(&mut self) {
+        if std::mem::take(&mut self.lacks_end) {
+            self.rest.extend_from_slice(b"\n\n");
         }
     }
 

@@ -60,6 +60,32 @@ fn a_reply_without_a_hit_passes_byte_for_byte_under_every_segmentation() {
 }
 
 #[test]
+fn the_reason_follows_an_event_without_its_end() {
+    let pack = pack_of(Pattern::regex(r"well\.$"), |rule| {
+        rule.action = Action::Abort
+    });
+    let mut stopped = 0;
+    for api in every_stream().filter(|api| !api.is_array()) {
+        let text = stream(api, &[Piece::Text(&["All is ", "well."])]).replace('\r', "");
+        let events = complete_events(api, text.as_bytes());
+        let ends: Vec<usize> = events.match_indices('\n').map(|(at, _)| at).collect();
+        for end in ends {
+            let judged = judge(api, &pack, &events[..end]);
+            if judged.report.is_blocked {
+                stopped += 1;
+                legal::check(api, &judged.sent);
+                assert!(
+                    seen(&judged.sent).text.contains("[ttsr: "),
+                    "{}",
+                    judged.sent
+                );
+            }
+        }
+    }
+    assert!(stopped > 10, "{stopped}");
+}
+
+#[test]
 fn text_leaves_as_it_arrives_and_a_call_leaves_whole_when_it_is_complete() {
     for api in streams_with_parts() {
         let pack = aborting("never");

@@ -11,7 +11,7 @@ use super::{
     pack_of_rules, rule_of, streams_with_parts,
 };
 use crate::config::BlockEnding;
-use crate::judge::{JudgeSettings, TokenUsage, WholeBodyVerdict};
+use crate::judge::{JudgeSettings, StreamFraming, TokenUsage, WholeBodyVerdict};
 use crate::routes::ModelApi;
 
 const RETRYING: JudgeSettings = JudgeSettings {
@@ -135,6 +135,26 @@ fn an_attempt_before_any_text_left_is_invisible() {
         let taken = take(api, &pack, RETRYING, &attempts, &mut Random::new(1));
         legal::check(api, &taken.sent);
         assert_eq!(seen(&taken.sent).text, "Fine.", "{}", taken.sent);
+    }
+}
+
+#[test]
+fn the_rest_of_an_attempt_without_an_event_is_not_sent_before_the_reason() {
+    for api in every_stream() {
+        let rests: &[&str] = match api.framing {
+            StreamFraming::Events => &["event:", "event: x\nid: 1\n", ": c", "\n"],
+            StreamFraming::Lines => &[" ", "\n"],
+            StreamFraming::Array => &[" ", "["],
+        };
+        for rest in rests {
+            let bad = stream(api, &[Piece::Text(&["It is ", "forbidden."])]);
+            let attempts = [bad, (*rest).to_owned()];
+            let pack = retrying(Partial::Discard);
+            let taken = take(api, &pack, RETRYING, &attempts, &mut Random::new(1));
+            assert!(taken.is_blocked, "{api:?} {rest:?}");
+            legal::check(api, &taken.sent);
+            assert!(seen(&taken.sent).text.contains("Not this."));
+        }
     }
 }
 
