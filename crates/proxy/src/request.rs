@@ -1,8 +1,9 @@
 //! Judges one request: finds its new texts, applies rules to them, and builds the body that is sent. Without I/O and
 //! without a clock.
 //!
-//! `read` finds the texts of a body by their place (`content` and `gemini` are parts of it), `memory` is what a session keeps of earlier requests, `redactors`
-//! has the rules that redact, and `outgoing` writes the body. `shape` knows requests to models whose API is not known. Only texts that change are encoded again.
+//! `read` finds the texts of a body by their place (`content` and `gemini` are parts of it), `memory` is what a session keeps of
+//! earlier requests, `redactors` has the rules that redact, and `outgoing` writes the body. `shape` knows requests to models
+//! whose API is not known. Only texts that change are encoded again.
 
 mod content;
 mod gemini;

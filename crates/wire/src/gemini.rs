@@ -18,19 +18,8 @@ use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence};
 use ttsr::Channel;
 use ttsr::rule::ToolOutcome;
 
-/// Members of a chunk that are read or are known metadata.
-const CHUNK: [&str; 8] = [
-    "candidates",
-    "usageMetadata",
-    "modelVersion",
-    "responseId",
-    "createTime",
-    "promptFeedback",
-    "error",
-    "modelStatus",
-];
-
-/// The same for the wrapper of a chunk in Code Assist. Members of a chunk beside the wrapped one are read, too.
+/// Members of a chunk that are read or are known metadata, and then those of the wrapper of a chunk in Code Assist alone.
+/// Members of a chunk beside the wrapped one are read, too.
 const WRAPPER: [&str; 12] = [
     "candidates",
     "usageMetadata",
@@ -45,6 +34,9 @@ const WRAPPER: [&str; 12] = [
     "consumedCredits",
     "remainingCredits",
 ];
+
+/// The same for a chunk.
+const CHUNK: &[&str] = WRAPPER.split_at(8).0;
 
 /// The same for a candidate.
 const CANDIDATE: [&str; 10] = [
@@ -193,9 +185,9 @@ impl FormatReader for GeminiReader {
     fn read_record(&mut self, _kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
         let wrapped = record.get("response").filter(|chunk| chunk.is_object());
         if let Some(chunk) = wrapped {
-            self.read_chunk(chunk, &CHUNK, "response", on);
+            self.read_chunk(chunk, CHUNK, "response", on);
         }
-        let known = wrapped.map_or(&CHUNK[..], |_| &WRAPPER);
+        let known = wrapped.map_or(CHUNK, |_| &WRAPPER);
         self.read_chunk(record, known, "", on);
     }
 

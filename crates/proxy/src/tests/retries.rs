@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http_body_util::Full;
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 use ttsr::{Action, Channel, Pack, Partial, Pattern, Rule};
@@ -11,8 +11,8 @@ use ttsr::{Action, Channel, Pack, Partial, Pattern, Rule};
 use super::requests::{PATHS, body_of, json_response, post, whole_reply};
 use super::schedules::type_of;
 use super::{
-    Http, ScriptedBody, ScriptedServer, client, collected, config, open_server, server, start,
-    within,
+    Http, RunningProxy, ScriptedBody, ScriptedServer, client, collected, config, open_server,
+    server, start, within,
 };
 use crate::BlockEnding;
 use crate::judge::tests::replies::{self, Piece};
@@ -294,18 +294,39 @@ async fn other_apis_receive_no_secret_and_are_asked_again() {
     }
 }
 
+/// Returns true if the request has the message of the rule.
+fn is_again(request: &Request<Bytes>) -> bool {
+    String::from_utf8_lossy(request.body()).contains("Not this.")
+}
+
+/// A reply that the rule cuts.
+fn forbidden(request: &Request<Bytes>, is_stream: bool) -> Response<ScriptedBody> {
+    let path = request.uri().path().trim_start_matches("/v1/");
+    let deltas = ["It is ", "forbidden"];
+    match is_stream {
+        true => streamed(stream(path, &deltas)),
+        false => json_response(whole_reply(path, &deltas.concat())),
+    }
+}
+
+/// Reads a reply that was stopped with the reason of the rule.
+async fn assert_has_reason(response: Response<Incoming>, proxy: &RunningProxy) {
+    let sent = String::from_utf8(collected(response).await.to_vec()).unwrap();
+    let reason = "[ttsr: reply stopped by rule t/retry: Not this.]";
+    assert!(
+        sent.contains(reason) && !sent.contains("forbidden"),
+        "{sent}"
+    );
+    assert_eq!(proxy.totals.snapshot().blocked, 1);
+}
+
 #[tokio::test]
 async fn a_server_that_fails_the_second_time_stops_the_reply_with_the_reason() {
     for path in PATHS {
         for is_stream in [true, false] {
             let upstream = server(move |request: Request<Bytes>| async move {
-                let path = request.uri().path().trim_start_matches("/v1/").to_owned();
-                let is_again = String::from_utf8_lossy(request.body()).contains("Not this.");
-                let deltas = ["It is ", "forbidden"];
-                let mut response = match is_stream {
-                    true => streamed(stream(&path, &deltas)),
-                    false => json_response(whole_reply(&path, &deltas.concat())),
-                };
+                let is_again = is_again(&request);
+                let mut response = forbidden(&request, is_stream);
                 if is_again {
                     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
                 }
@@ -317,13 +338,7 @@ async fn a_server_that_fails_the_second_time_stops_the_reply_with_the_reason() {
             let response = client(Http::One).request(post(&proxy, path, body));
             let response = within(response).await.unwrap();
             assert_eq!(response.status(), StatusCode::OK);
-            let sent = String::from_utf8(collected(response).await.to_vec()).unwrap();
-            let reason = "[ttsr: reply stopped by rule t/retry: Not this.]";
-            assert!(
-                sent.contains(reason) && !sent.contains("forbidden"),
-                "{sent}"
-            );
-            assert_eq!(proxy.totals.snapshot().blocked, 1);
+            assert_has_reason(response, &proxy).await;
         }
     }
 }
@@ -337,12 +352,10 @@ async fn another_attempt_that_cannot_be_read_ends_the_reply_with_the_reason() {
         ] {
             for second in ["", "<html>"] {
                 let upstream = server(move |request: Request<Bytes>| async move {
-                    let path = request.uri().path().trim_start_matches("/v1/").to_owned();
-                    let is_again = String::from_utf8_lossy(request.body()).contains("Not this.");
-                    json_response(match is_again {
-                        true => second.to_owned(),
-                        false => whole_reply(&path, "It is forbidden"),
-                    })
+                    match is_again(&request) {
+                        true => json_response(second.to_owned()),
+                        false => forbidden(&request, false),
+                    }
                 })
                 .await;
                 let mut config = config(upstream.address, Http::One);
@@ -352,13 +365,7 @@ async fn another_attempt_that_cannot_be_read_ends_the_reply_with_the_reason() {
                 let response = client(Http::One).request(post(&proxy, path, body));
                 let response = within(response).await.unwrap();
                 assert_eq!(response.status(), status, "{path} {second}");
-                let sent = String::from_utf8(collected(response).await.to_vec()).unwrap();
-                let reason = "[ttsr: reply stopped by rule t/retry: Not this.]";
-                assert!(
-                    sent.contains(reason) && !sent.contains("forbidden"),
-                    "{sent}"
-                );
-                assert_eq!(proxy.totals.snapshot().blocked, 1);
+                assert_has_reason(response, &proxy).await;
             }
         }
     }
@@ -371,13 +378,8 @@ async fn another_attempt_that_breaks_off_ends_the_reply_with_the_reason() {
         for is_stream in [true, false] {
             for cut in ["", "{\"id\":", "data: {\"id\":"] {
                 let upstream = server(move |request: Request<Bytes>| async move {
-                    let path = request.uri().path().trim_start_matches("/v1/").to_owned();
-                    let is_again = String::from_utf8_lossy(request.body()).contains("Not this.");
-                    let deltas = ["It is ", "forbidden"];
-                    let mut response = match is_stream {
-                        true => streamed(stream(&path, &deltas)),
-                        false => json_response(whole_reply(&path, &deltas.concat())),
-                    };
+                    let is_again = is_again(&request);
+                    let mut response = forbidden(&request, is_stream);
                     if is_again {
                         let (frames, body) = ScriptedBody::new();
                         *response.body_mut() = body;
@@ -403,13 +405,7 @@ async fn another_attempt_that_breaks_off_ends_the_reply_with_the_reason() {
                     StatusCode::OK,
                     "{path} {is_stream} {cut}"
                 );
-                let sent = String::from_utf8(collected(response).await.to_vec()).unwrap();
-                let reason = "[ttsr: reply stopped by rule t/retry: Not this.]";
-                assert!(
-                    sent.contains(reason) && !sent.contains("forbidden"),
-                    "{sent}"
-                );
-                assert_eq!(proxy.totals.snapshot().blocked, 1);
+                assert_has_reason(response, &proxy).await;
             }
         }
     }
