@@ -49,6 +49,10 @@ use clap::{Parser, Subcommand};
 
 use output::{Escaped, print_message};
 
+/// A stream of `ttsr proxy` takes a tenth less memory with it.
+#[global_allocator]
+static ALLOCATOR: ttsr_proxy::SlabAllocator = ttsr_proxy::SlabAllocator::new();
+
 const EXIT_CODES: &str = "\
 Exit codes: 0 clean; 1 findings (hits; errors under `check`; failed examples under `test`); 2 the command could not run, or could not \
 read all of its input.";

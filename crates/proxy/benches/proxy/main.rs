@@ -38,6 +38,10 @@ use clients::{Samples, StampPlace};
 use provider::Provider;
 use servers::{Server, pin_to, serve_role};
 
+/// As in the program `ttsr`.
+#[global_allocator]
+static ALLOCATOR: ttsr_proxy::SlabAllocator = ttsr_proxy::SlabAllocator::new();
+
 /// The time between two deltas of a stream.
 const PAUSE: Duration = Duration::from_millis(20);
 
