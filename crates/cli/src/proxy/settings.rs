@@ -155,7 +155,9 @@ impl ProxySettings {
             CommandError::Message(format!("{}: {error}", path.display()))
         };
         let text = std::fs::read_to_string(path).map_err(|error| because(&error))?;
-        let settings = ProxySettings::parse(&text).map_err(|error| because(&error))?;
+        // The error shows a line of the file, which may have the password of a URL.
+        let settings = ProxySettings::parse(&text)
+            .map_err(|error| because(&without_credentials(&error.to_string())))?;
         match file {
             Some(_) => Ok(settings),
             None => settings.found(),
@@ -252,9 +254,52 @@ impl LimitSettings {
     }
 }
 
+/// Returns a text with `***` instead of the names and passwords of users in its URLs, of which each line has one at most.
+fn without_credentials(text: &str) -> String {
+    let masked = text.split_inclusive('\n').map(|line| {
+        // A password may have any character, also another `@`.
+        let start = line.find("://").map(|scheme| scheme + 3);
+        match start.zip(line.rfind('@')) {
+            Some((start, end)) if start <= end => {
+                format!("{}***{}", &line[..start], &line[end..])
+            }
+            _ => line.to_owned(),
+        }
+    });
+    masked.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_shows_its_line_without_the_password_of_a_url() {
+        for (line, shown) in [
+            (
+                r#"sessions = "redis://:pa/s@s w@store:6379/0"#,
+                r#"sessions = "redis://***@store:6379/0"#,
+            ),
+            (
+                r#"network-proxy = "http://user:pass@proxy:3128" 1"#,
+                r#"network-proxy = "http://***@proxy:3128" 1"#,
+            ),
+            (
+                r#"packs = "http://user:pass@proxy:3128""#,
+                r#"packs = "http://***@proxy:3128""#,
+            ),
+            (
+                r#"upstream = "https://models.example" 1"#,
+                r#"upstream = "https://models.example" 1"#,
+            ),
+            (r#"hosts = ["me@host"] 1"#, r#"hosts = ["me@host"] 1"#),
+        ] {
+            let error = ProxySettings::parse(&format!("[proxy]\n{line}\n")).unwrap_err();
+            let error = without_credentials(&error.to_string());
+            assert!(error.contains(shown) && error.contains("line 2"), "{error}");
+            assert!(!error.contains("pass") && !error.contains("s w"), "{error}");
+        }
+    }
 
     #[test]
     fn mounts_hosts_and_bounds_are_applied_and_unknown_keys_are_errors() {
